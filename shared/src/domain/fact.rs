@@ -1,0 +1,109 @@
+use serde::{Deserialize, Serialize};
+
+use super::{DisputeFact, EventId, PaymentFact, RefundFact, SubscriptionFact, Time};
+
+/// What a fact is about, within one provider account. All facts of one subject are folded together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject {
+    pub kind: SubjectKind,
+    pub id: String,
+}
+
+/// The kinds of subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SubjectKind {
+    /// A payment with its refunds and disputes: they share totals, so they are folded together.
+    Payment,
+    /// A refund or dispute that names no payment.
+    Unlinked,
+    /// A subscription with all its items.
+    Subscription,
+}
+
+impl SubjectKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SubjectKind::Payment => "payment",
+            SubjectKind::Unlinked => "unlinked",
+            SubjectKind::Subscription => "subscription",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [SubjectKind::Payment, SubjectKind::Unlinked, SubjectKind::Subscription].into_iter().find(|k| k.as_str() == text)
+    }
+}
+
+impl Subject {
+    pub fn payment(id: impl Into<String>) -> Self {
+        Subject { kind: SubjectKind::Payment, id: id.into() }
+    }
+
+    pub fn unlinked(id: impl Into<String>) -> Self {
+        Subject { kind: SubjectKind::Unlinked, id: id.into() }
+    }
+
+    pub fn subscription(id: impl Into<String>) -> Self {
+        Subject { kind: SubjectKind::Subscription, id: id.into() }
+    }
+}
+
+/// One thing a provider told us happened. An adapter derives it from one event; it never changes afterwards.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fact {
+    pub subject: Subject,
+    /// When it happened at the provider. Arrival order decides nothing.
+    pub occurred_at: Time,
+    pub detail: FactDetail,
+}
+
+/// What happened. The serialised form is what `ledger_facts.fact` holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum FactDetail {
+    Payment(PaymentFact),
+    Refund(RefundFact),
+    Dispute(DisputeFact),
+    Subscription(SubscriptionFact),
+}
+
+impl FactDetail {
+    /// `payment`, `refund`, `dispute` or `subscription`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            FactDetail::Payment(_) => "payment",
+            FactDetail::Refund(_) => "refund",
+            FactDetail::Dispute(_) => "dispute",
+            FactDetail::Subscription(_) => "subscription",
+        }
+    }
+
+    /// Orders facts of one second: a state that follows another in life ranks after it.
+    pub fn rank(&self) -> i16 {
+        match self {
+            FactDetail::Payment(fact) => fact.step.rank(),
+            FactDetail::Refund(fact) => fact.status.rank(),
+            FactDetail::Dispute(fact) => fact.rank(),
+            FactDetail::Subscription(fact) => fact.step.rank(),
+        }
+    }
+}
+
+/// A fact together with the event it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedFact {
+    pub fact: Fact,
+    /// Our id of the event. It follows arrival, so it never takes part in ordering.
+    pub event_id: EventId,
+    /// The provider's id of the event: the last, arbitrary but arrival-free, tie-breaker.
+    pub external_event_id: String,
+    /// The position of the fact among those of its event.
+    pub ordinal: i16,
+}
+
+impl RecordedFact {
+    /// The total order in which facts are folded: time, rank, then ids that do not depend on arrival.
+    pub fn order(&self) -> (Time, i16, &str, i16) {
+        (self.fact.occurred_at, self.fact.detail.rank(), &self.external_event_id, self.ordinal)
+    }
+}

@@ -1,0 +1,149 @@
+use std::collections::BTreeMap;
+
+use rust_decimal::Decimal;
+
+use super::{
+    Dispute, EventId, FactDetail, Payment, PaymentStatus, RecordedFact, Refund, Subject, SubjectKind,
+    Subscription, Time, dispute, payment, refund, subscription,
+};
+
+/// The rows that the facts of one subject amount to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ledger {
+    pub payment: Option<Payment>,
+    pub refunds: Vec<Refund>,
+    pub disputes: Vec<Dispute>,
+    pub subscriptions: Vec<Subscription>,
+    /// Contradictions found on the way, first one first. They are not applied; a person has to look.
+    pub reviews: Vec<Review>,
+}
+
+/// A contradiction between facts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review {
+    /// A stable code, such as `paid_after_canceled`.
+    pub reason: &'static str,
+    /// The event whose fact could not be applied.
+    pub event_id: EventId,
+}
+
+impl Review {
+    pub(super) fn new(reason: &'static str, recorded: &RecordedFact) -> Self {
+        Review { reason, event_id: recorded.event_id }
+    }
+}
+
+/// Folds all facts of one subject into its rows. The order of the slice does not matter: facts are sorted first.
+pub fn fold(subject: &Subject, facts: &[RecordedFact]) -> Ledger {
+    let mut facts: Vec<&RecordedFact> = facts.iter().collect();
+    facts.sort_by(|a, b| a.order().cmp(&b.order()));
+    match subject.kind {
+        SubjectKind::Payment => fold_payment(&subject.id, &facts),
+        SubjectKind::Unlinked => {
+            let mut reviews = Vec::new();
+            let refunds = refund::fold(None, &facts, &mut reviews);
+            let disputes = dispute::fold(None, &facts, &mut reviews);
+            Ledger { refunds, disputes, reviews, ..Ledger::default() }
+        }
+        SubjectKind::Subscription => {
+            let mut reviews = Vec::new();
+            let mut subscriptions = subscription::fold(&subject.id, &facts, &mut reviews);
+            if let Some(review) = reviews.first() {
+                for row in &mut subscriptions {
+                    row.needs_review = true;
+                    row.review_reason = Some(review.reason);
+                }
+            }
+            Ledger { subscriptions, reviews, ..Ledger::default() }
+        }
+    }
+}
+
+fn fold_payment(payment_id: &str, facts: &[&RecordedFact]) -> Ledger {
+    let mut reviews = Vec::new();
+    let mut payment = payment::fold(payment_id, facts, &mut reviews);
+    let refunds = refund::fold(Some(payment_id), facts, &mut reviews);
+    let disputes = dispute::fold(Some(payment_id), facts, &mut reviews);
+    if let Some(payment) = &mut payment {
+        total(payment, &refunds, &disputes, facts, &mut reviews);
+        if let Some(review) = reviews.first() {
+            payment.needs_review = true;
+            payment.review_reason = Some(review.reason);
+        }
+    }
+    Ledger { payment, refunds, disputes, reviews, ..Ledger::default() }
+}
+
+/// Derives the payment's totals, and the states that follow from them, from its refunds and disputes.
+fn total(
+    payment: &mut Payment,
+    refunds: &[Refund],
+    disputes: &[Dispute],
+    facts: &[&RecordedFact],
+    reviews: &mut Vec<Review>,
+) {
+    let known: Decimal = refunds.iter().filter(|r| r.status.is_money_out()).map(|r| r.amount).sum();
+    payment.refunded_amount = known + unexplained_refunds(facts);
+    payment.disputed_amount = disputes.iter().map(Dispute::money_out).sum();
+    payment.dispute_status = disputes.iter().map(|d| d.status).max_by_key(|status| status.urgency());
+
+    if payment.status == PaymentStatus::Paid && payment.refunded_amount > Decimal::ZERO {
+        payment.status = if payment.refunded_amount >= payment.captured_amount {
+            PaymentStatus::Refunded
+        } else {
+            PaymentStatus::PartiallyRefunded
+        };
+    }
+    for refund in refunds {
+        if payment.currency.is_some_and(|currency| currency != refund.currency) {
+            reviews.push(Review { reason: "refund_currency_mismatch", event_id: refund.webhook_event_id });
+        }
+    }
+    let settled = matches!(
+        payment.status,
+        PaymentStatus::Paid | PaymentStatus::PartiallyRefunded | PaymentStatus::Refunded
+    );
+    if settled && payment.refunded_amount + payment.disputed_amount > payment.captured_amount {
+        reviews.push(Review { reason: "more_out_than_in", event_id: payment.webhook_event_id });
+    }
+    payment.webhook_event_id = last_change(payment, refunds, disputes, facts);
+}
+
+/// The payment row changes with its own facts and with those of its refunds and disputes; the latest change counts.
+fn last_change(payment: &Payment, refunds: &[Refund], disputes: &[Dispute], facts: &[&RecordedFact]) -> EventId {
+    let changed = |event: EventId| {
+        event == payment.webhook_event_id
+            || refunds.iter().any(|r| r.webhook_event_id == event)
+            || disputes.iter().any(|d| d.webhook_event_id == event)
+    };
+    facts.iter().rev().map(|f| f.event_id).find(|event| changed(*event)).unwrap_or(payment.webhook_event_id)
+}
+
+/// Money the provider counts as refunded although no refund of ours explains it.
+///
+/// Older API versions state only the running total of a charge. The latest statement is compared with the refunds that
+/// counted at that moment; what is left over is a refund whose own event has not come, or never will.
+fn unexplained_refunds(facts: &[&RecordedFact]) -> Decimal {
+    let statement = facts.iter().rev().find_map(|recorded| match &recorded.fact.detail {
+        FactDetail::Payment(fact) => fact.refunded.map(|total| (recorded.fact.occurred_at, total)),
+        FactDetail::Refund(_) | FactDetail::Dispute(_) | FactDetail::Subscription(_) => None,
+    });
+    let Some((at, total)) = statement else { return Decimal::ZERO };
+    (total.amount() - refunds_counted_at(facts, at)).max(Decimal::ZERO)
+}
+
+/// The sum of the refunds that were pending or done at `at`, whenever their events came.
+fn refunds_counted_at(facts: &[&RecordedFact], at: Time) -> Decimal {
+    let mut counted: BTreeMap<&str, Decimal> = BTreeMap::new();
+    for recorded in facts {
+        let FactDetail::Refund(fact) = &recorded.fact.detail else { continue };
+        let amount = if fact.status.is_money_out() { fact.amount.amount() } else { Decimal::ZERO };
+        if recorded.fact.occurred_at <= at {
+            counted.insert(&fact.refund_id, amount);
+        } else if fact.created_at <= at {
+            // Its earlier events did not come; it was asked for by then, so it counted, even if it failed since.
+            counted.entry(&fact.refund_id).or_insert(fact.amount.amount());
+        }
+    }
+    counted.into_values().sum()
+}

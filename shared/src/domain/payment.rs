@@ -1,0 +1,255 @@
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+
+use super::{Currency, DisputeStatus, EventId, Money, RecordedFact, Review, Time, Transition};
+
+/// The standing of a payment. `PartiallyRefunded` and `Refunded` are derived from its refunds; no fact sets them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaymentStatus {
+    Pending,
+    Authorized,
+    Paid,
+    PartiallyRefunded,
+    Refunded,
+    Failed,
+    Canceled,
+    Expired,
+}
+
+/// What a provider says happened to a payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaymentStep {
+    /// Nothing happened to the money; the event adds references (a subscription, a customer).
+    Noted,
+    Pending,
+    Failed,
+    Authorized,
+    Captured,
+    Canceled,
+    Expired,
+}
+
+impl PaymentStep {
+    pub(super) fn rank(self) -> i16 {
+        match self {
+            PaymentStep::Noted => 0,
+            PaymentStep::Pending => 1,
+            PaymentStep::Failed => 2,
+            PaymentStep::Authorized => 3,
+            PaymentStep::Captured => 4,
+            PaymentStep::Expired => 5,
+            PaymentStep::Canceled => 6,
+        }
+    }
+}
+
+/// A fact about a payment. Amounts are what the provider states as of `occurred_at`, not increments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PaymentFact {
+    pub step: PaymentStep,
+    /// What was asked for or authorized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount: Option<Money>,
+    /// Captured so far, in total.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub captured: Option<Money>,
+    /// Refunded so far, in total. It covers refunds whose own events have not come, or never come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refunded: Option<Money>,
+    /// The provider's id of the single attempt or charge, where a payment has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charge_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_user_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// The provider's code for a failure or cancellation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_code: Option<String>,
+}
+
+impl PaymentFact {
+    pub fn new(step: PaymentStep) -> Self {
+        PaymentFact {
+            step,
+            amount: None,
+            captured: None,
+            refunded: None,
+            charge_id: None,
+            app_user_id: None,
+            product_id: None,
+            subscription_id: None,
+            store: None,
+            failure_code: None,
+        }
+    }
+}
+
+/// One row of `payments`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Payment {
+    pub payment_id: String,
+    pub status: PaymentStatus,
+    pub currency: Option<Currency>,
+    pub amount: Option<Decimal>,
+    pub captured_amount: Decimal,
+    pub refunded_amount: Decimal,
+    pub disputed_amount: Decimal,
+    pub dispute_status: Option<DisputeStatus>,
+    pub charge_id: Option<String>,
+    pub app_user_id: Option<String>,
+    pub product_id: Option<String>,
+    pub subscription_id: Option<String>,
+    pub store: Option<String>,
+    pub failure_code: Option<String>,
+    pub authorized_at: Option<Time>,
+    pub paid_at: Option<Time>,
+    pub canceled_at: Option<Time>,
+    pub webhook_event_id: EventId,
+    pub needs_review: bool,
+    pub review_reason: Option<&'static str>,
+}
+
+/// The state table of payments: every pair is decided on purpose.
+pub(super) fn transition(now: PaymentStatus, step: PaymentStep) -> Transition<PaymentStatus> {
+    use PaymentStatus as S;
+    use PaymentStep as P;
+    use Transition::{Review, Same, To};
+    match (now, step) {
+        (_, P::Noted) => Same,
+
+        (S::Pending, P::Pending) => Same,
+        (S::Pending, P::Failed) => To(S::Failed),
+        (S::Pending, P::Authorized) => To(S::Authorized),
+        (S::Pending, P::Captured) => To(S::Paid),
+        (S::Pending, P::Canceled) => To(S::Canceled),
+        (S::Pending, P::Expired) => To(S::Expired),
+
+        // A failed attempt is not the end of a payment: the customer tries another card.
+        (S::Failed, P::Pending) => To(S::Pending),
+        (S::Failed, P::Failed) => Same,
+        (S::Failed, P::Authorized) => To(S::Authorized),
+        (S::Failed, P::Captured) => To(S::Paid),
+        (S::Failed, P::Canceled) => To(S::Canceled),
+        (S::Failed, P::Expired) => To(S::Expired),
+
+        (S::Authorized, P::Pending | P::Authorized) => Same,
+        (S::Authorized, P::Failed) => To(S::Failed),
+        (S::Authorized, P::Captured) => To(S::Paid),
+        (S::Authorized, P::Canceled) => To(S::Canceled),
+        (S::Authorized, P::Expired) => To(S::Expired),
+
+        (S::Paid | S::PartiallyRefunded | S::Refunded, P::Pending | P::Authorized | P::Captured) => Same,
+        (S::Paid | S::PartiallyRefunded | S::Refunded, P::Failed) => Review("failed_after_paid"),
+        (S::Paid | S::PartiallyRefunded | S::Refunded, P::Canceled) => Review("canceled_after_paid"),
+        (S::Paid | S::PartiallyRefunded | S::Refunded, P::Expired) => Review("expired_after_paid"),
+
+        (S::Canceled, P::Pending | P::Failed | P::Canceled | P::Expired) => Same,
+        (S::Canceled, P::Authorized) => Review("authorized_after_canceled"),
+        (S::Canceled, P::Captured) => Review("paid_after_canceled"),
+
+        (S::Expired, P::Pending | P::Failed | P::Expired) => Same,
+        (S::Expired, P::Canceled) => To(S::Canceled),
+        (S::Expired, P::Authorized) => Review("authorized_after_expired"),
+        (S::Expired, P::Captured) => Review("paid_after_expired"),
+    }
+}
+
+/// Folds the payment facts among `facts`, which are in order. Totals of refunds and disputes are filled in later.
+pub(super) fn fold(payment_id: &str, facts: &[&RecordedFact], reviews: &mut Vec<Review>) -> Option<Payment> {
+    let mut payment: Option<Payment> = None;
+    for recorded in facts {
+        let super::FactDetail::Payment(fact) = &recorded.fact.detail else { continue };
+        let row = payment.get_or_insert_with(|| Payment::unknown(payment_id, recorded.event_id));
+        let before = row.clone();
+        row.apply(fact, recorded, reviews);
+        if *row != before {
+            row.webhook_event_id = recorded.event_id;
+        }
+    }
+    payment
+}
+
+impl Payment {
+    fn unknown(payment_id: &str, because: EventId) -> Self {
+        Payment {
+            payment_id: payment_id.to_owned(),
+            status: PaymentStatus::Pending,
+            currency: None,
+            amount: None,
+            captured_amount: Decimal::ZERO,
+            refunded_amount: Decimal::ZERO,
+            disputed_amount: Decimal::ZERO,
+            dispute_status: None,
+            charge_id: None,
+            app_user_id: None,
+            product_id: None,
+            subscription_id: None,
+            store: None,
+            failure_code: None,
+            authorized_at: None,
+            paid_at: None,
+            canceled_at: None,
+            webhook_event_id: because,
+            needs_review: false,
+            review_reason: None,
+        }
+    }
+
+    fn apply(&mut self, fact: &PaymentFact, recorded: &RecordedFact, reviews: &mut Vec<Review>) {
+        let at = recorded.fact.occurred_at;
+        for money in [fact.amount, fact.captured].into_iter().flatten() {
+            if *self.currency.get_or_insert(money.currency()) != money.currency() {
+                reviews.push(Review::new("currency_changed", recorded));
+                return;
+            }
+        }
+        for (ours, theirs) in [
+            (&mut self.app_user_id, &fact.app_user_id),
+            (&mut self.product_id, &fact.product_id),
+            (&mut self.subscription_id, &fact.subscription_id),
+            (&mut self.store, &fact.store),
+        ] {
+            if theirs.is_some() {
+                ours.clone_from(theirs);
+            }
+        }
+        match transition(self.status, fact.step) {
+            Transition::Review(reason) => return reviews.push(Review::new(reason, recorded)),
+            Transition::Same => {}
+            Transition::To(status) => self.enter(status, at),
+        }
+        // A late word about a failed attempt must not replace the amounts of the one that succeeded.
+        let speaks_for_the_payment = match fact.step {
+            PaymentStep::Noted => false,
+            PaymentStep::Failed => self.status == PaymentStatus::Failed,
+            _ => true,
+        };
+        if speaks_for_the_payment {
+            self.amount = fact.amount.map(Money::amount).or(self.amount);
+            self.captured_amount = fact.captured.map_or(self.captured_amount, Money::amount);
+            self.charge_id = fact.charge_id.clone().or_else(|| self.charge_id.take());
+            self.failure_code = fact.failure_code.clone();
+        }
+    }
+
+    fn enter(&mut self, status: PaymentStatus, at: Time) {
+        self.status = status;
+        match status {
+            PaymentStatus::Authorized => self.authorized_at = Some(at),
+            PaymentStatus::Paid => self.paid_at = Some(at),
+            PaymentStatus::Canceled => self.canceled_at = Some(at),
+            PaymentStatus::Pending
+            | PaymentStatus::PartiallyRefunded
+            | PaymentStatus::Refunded
+            | PaymentStatus::Failed
+            | PaymentStatus::Expired => {}
+        }
+    }
+}

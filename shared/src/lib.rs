@@ -1,0 +1,26 @@
+//! Payment webhooks in, an exact ledger out.
+//!
+//! The cast, in the order an event meets it:
+//!
+//! - [`intake`]: bytes and headers become an [`intake::Admission`] or a [`intake::Refusal`]; pure.
+//! - [`providers`]: how each provider signs, and what its payloads mean; pure.
+//! - [`domain`]: money, facts, the folds that turn a set of facts into ledger rows, and the fate of a message; pure.
+//! - [`sealing`]: bodies and secrets are compressed, encrypted and bound to the row they belong to; pure.
+//! - `store` (feature `store`): the only place that speaks to PostgreSQL.
+//! - `broker` (feature `broker`): the only place that speaks to RabbitMQ.
+//!
+//! ```text
+//! Inbound -> Verified -> Admission -> Accepted          ingress: bytes to a committed row
+//! Dispatch -> StoredEvent -> [Fact] -> Ledger           worker: row to ledger
+//! Outcome | Failure -> Settlement                       worker: what becomes of the message
+//! ```
+
+pub mod domain;
+pub mod intake;
+pub mod providers;
+pub mod sealing;
+
+#[cfg(feature = "broker")]
+pub mod broker;
+#[cfg(feature = "store")]
+pub mod store;
