@@ -1,0 +1,1 @@
+DROP SCHEMA webhook CASCADE;

@@ -1,0 +1,320 @@
+//! The facts, and the rows they fold into. Rows travel as one JSON text per statement: the database's own column list
+//! says which field goes where.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use diesel::sql_types::{SmallInt, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::{PgConnection, QueryableByName, RunQueryDsl};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::{Bind, Sql, StoreError};
+use crate::domain::{Environment, EventId, Fact, FactDetail, Ledger, RecordedFact, Subject, SubjectKind, Time};
+
+/// A subject within one account at one provider.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubjectKey {
+    pub provider: &'static str,
+    pub account_key: String,
+    pub environment: Environment,
+    pub subject: Subject,
+}
+
+/// Takes the subjects for this transaction, in an order all workers share. Other workers wait, and then see our facts.
+pub fn lock_subjects<'a>(
+    connection: &mut PgConnection,
+    subjects: impl IntoIterator<Item = &'a SubjectKey>,
+) -> Result<(), StoreError> {
+    let mut locks: Vec<i64> = subjects.into_iter().map(lock_number).collect();
+    locks.sort_unstable();
+    locks.dedup();
+    Sql::new("SELECT count(pg_advisory_xact_lock(lock)) FROM unnest($1) AS lock", &[Bind::BigInts(&locks)]).run(connection)?;
+    Ok(())
+}
+
+fn lock_number(key: &SubjectKey) -> i64 {
+    let mut hash = Sha256::new();
+    for part in [key.provider, &key.account_key, key.subject.kind.as_str(), &key.subject.id] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.finalize().first_chunk::<8>().map_or(0, |bytes| i64::from_be_bytes(*bytes))
+}
+
+#[derive(Serialize)]
+struct FactRow<'a> {
+    provider: &'a str,
+    provider_account_id: &'a str,
+    subject_kind: &'a str,
+    subject_id: &'a str,
+    event_id: EventId,
+    ordinal: i16,
+    external_event_id: &'a str,
+    occurred_at: Time,
+    fact: &'a FactDetail,
+}
+
+/// Records facts. Those that are known already are left as they are.
+pub fn insert_facts(connection: &mut PgConnection, facts: &[(SubjectKey, RecordedFact)]) -> Result<(), StoreError> {
+    const INSERT: &str = "
+        INSERT INTO ledger_facts SELECT * FROM json_populate_recordset(NULL::ledger_facts, $1::json) ON CONFLICT DO NOTHING";
+    let rows = facts.iter().map(|(key, recorded)| FactRow {
+        provider: key.provider,
+        provider_account_id: &key.account_key,
+        subject_kind: key.subject.kind.as_str(),
+        subject_id: &key.subject.id,
+        event_id: recorded.event_id,
+        ordinal: recorded.ordinal,
+        external_event_id: &recorded.external_event_id,
+        occurred_at: recorded.fact.occurred_at,
+        fact: &recorded.fact.detail,
+    });
+    let json = json(&rows.collect::<Vec<_>>())?;
+    Sql::new(INSERT, &[Bind::Text(&json)]).run(connection)?;
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct StoredFact {
+    #[diesel(sql_type = Text)]
+    provider: String,
+    #[diesel(sql_type = Text)]
+    provider_account_id: String,
+    #[diesel(sql_type = Text)]
+    subject_kind: String,
+    #[diesel(sql_type = Text)]
+    subject_id: String,
+    #[diesel(sql_type = SqlUuid)]
+    event_id: Uuid,
+    #[diesel(sql_type = SmallInt)]
+    ordinal: i16,
+    #[diesel(sql_type = Text)]
+    external_event_id: String,
+    #[diesel(sql_type = Timestamptz)]
+    occurred_at: Time,
+    #[diesel(sql_type = Text)]
+    fact: String,
+}
+
+/// All facts of the given subjects. Subjects without facts are left out.
+pub fn load_facts<'a>(
+    connection: &mut PgConnection,
+    subjects: &[&'a SubjectKey],
+) -> Result<BTreeMap<&'a SubjectKey, Vec<RecordedFact>>, StoreError> {
+    const LOAD: &str = "
+        SELECT provider, provider_account_id, subject_kind, subject_id, event_id, ordinal, external_event_id, occurred_at,
+               fact::text AS fact
+          FROM ledger_facts
+         WHERE (provider, provider_account_id, subject_kind, subject_id) IN (SELECT * FROM unnest($1, $2, $3, $4))";
+    let providers: Vec<&str> = subjects.iter().map(|key| key.provider).collect();
+    let accounts: Vec<&str> = subjects.iter().map(|key| key.account_key.as_str()).collect();
+    let kinds: Vec<&str> = subjects.iter().map(|key| key.subject.kind.as_str()).collect();
+    let ids: Vec<&str> = subjects.iter().map(|key| key.subject.id.as_str()).collect();
+    let binds = [Bind::Texts(&providers), Bind::Texts(&accounts), Bind::Texts(&kinds), Bind::Texts(&ids)];
+    let rows: Vec<StoredFact> = Sql::new(LOAD, &binds).load(connection)?;
+
+    let by_name: HashMap<(&str, &str, &str, &str), &'a SubjectKey> = subjects
+        .iter()
+        .map(|key| ((key.provider, key.account_key.as_str(), key.subject.kind.as_str(), key.subject.id.as_str()), *key))
+        .collect();
+    let mut facts: BTreeMap<&SubjectKey, Vec<RecordedFact>> = BTreeMap::new();
+    for row in rows {
+        let name = (row.provider.as_str(), row.provider_account_id.as_str(), row.subject_kind.as_str(), row.subject_id.as_str());
+        let Some(key) = by_name.get(&name) else { continue };
+        facts.entry(key).or_default().push(row.recorded(&key.subject)?);
+    }
+    Ok(facts)
+}
+
+impl StoredFact {
+    fn recorded(&self, subject: &Subject) -> Result<RecordedFact, StoreError> {
+        // We wrote it; if it does not read, it was changed by hand or by a newer version.
+        let detail: FactDetail = serde_json::from_str(&self.fact).map_err(|_| StoreError::Refused)?;
+        Ok(RecordedFact {
+            fact: Fact { subject: subject.clone(), occurred_at: self.occurred_at, detail },
+            event_id: EventId::from(self.event_id),
+            external_event_id: self.external_event_id.clone(),
+            ordinal: self.ordinal,
+        })
+    }
+}
+
+/// A ledger table: what identifies a row, and what a fold may change.
+struct Table {
+    name: &'static str,
+    key: &'static [&'static str],
+    changing: &'static [&'static str],
+}
+
+const PAYMENTS: Table = Table {
+    name: "payments",
+    key: &["payment_id"],
+    changing: &[
+        "status", "currency", "amount", "captured_amount", "refunded_amount", "disputed_amount", "dispute_status",
+        "charge_id", "app_user_id", "product_id", "subscription_id", "store", "failure_code", "authorized_at", "paid_at",
+        "canceled_at", "webhook_event_id", "needs_review", "review_reason",
+    ],
+};
+const REFUNDS: Table = Table {
+    name: "refunds",
+    key: &["refund_id"],
+    changing: &[
+        "payment_id", "charge_id", "status", "currency", "amount", "reason", "failure_code", "requested_at", "refunded_at",
+        "failed_at", "webhook_event_id", "needs_review", "review_reason",
+    ],
+};
+const DISPUTES: Table = Table {
+    name: "disputes",
+    key: &["dispute_id"],
+    changing: &[
+        "payment_id", "charge_id", "status", "currency", "amount", "reason", "opened_at", "funds_withdrawn_at",
+        "funds_reinstated_at", "closed_at", "webhook_event_id", "needs_review", "review_reason",
+    ],
+};
+const SUBSCRIPTIONS: Table = Table {
+    name: "subscription_states",
+    key: &["app_user_id", "product_id", "store", "subscription_id"],
+    changing: &[
+        "status", "quantity", "started_at", "renewed_at", "expires_at", "trial_ends_at", "cancelled_at", "cancel_reason",
+        "billing_issue_at", "webhook_event_id", "needs_review", "review_reason",
+    ],
+};
+
+impl Table {
+    /// Writes rows that are new or differ, and returns the identity of each row it wrote.
+    fn upsert(&self) -> String {
+        let Table { name, key, changing } = self;
+        let key = key.join(", ");
+        let assignments: Vec<String> = changing.iter().map(|column| format!("{column} = excluded.{column}")).collect();
+        let differs: Vec<String> = changing.iter().map(|column| format!("{name}.{column}")).collect();
+        let excluded: Vec<String> = changing.iter().map(|column| format!("excluded.{column}")).collect();
+        format!(
+            "INSERT INTO {name} SELECT * FROM json_populate_recordset(NULL::{name}, $1::json)
+             ON CONFLICT (provider, provider_account_id, {key}) DO UPDATE SET {}
+             WHERE ({}) IS DISTINCT FROM ({})
+             RETURNING provider, provider_account_id, {} AS id",
+            assignments.join(", "),
+            differs.join(", "),
+            excluded.join(", "),
+            self.key.last().unwrap_or(&""),
+        )
+    }
+}
+
+static UPSERT_PAYMENTS: LazyLock<String> = LazyLock::new(|| PAYMENTS.upsert());
+static UPSERT_REFUNDS: LazyLock<String> = LazyLock::new(|| REFUNDS.upsert());
+static UPSERT_DISPUTES: LazyLock<String> = LazyLock::new(|| DISPUTES.upsert());
+static UPSERT_SUBSCRIPTIONS: LazyLock<String> = LazyLock::new(|| SUBSCRIPTIONS.upsert());
+
+/// A ledger row with the account it belongs to.
+#[derive(Serialize)]
+struct Row<'a, T> {
+    provider: &'static str,
+    provider_account_id: &'a str,
+    environment: Environment,
+    #[serde(flatten)]
+    row: &'a T,
+}
+
+impl<'a, T> Row<'a, T> {
+    fn of(key: &'a SubjectKey, row: &'a T) -> Self {
+        Row { provider: key.provider, provider_account_id: &key.account_key, environment: key.environment, row }
+    }
+}
+
+#[derive(QueryableByName)]
+struct Written {
+    #[diesel(sql_type = Text)]
+    provider: String,
+    #[diesel(sql_type = Text)]
+    provider_account_id: String,
+    #[diesel(sql_type = Text)]
+    id: String,
+}
+
+/// Brings the ledger tables to what the folds say and returns the subjects of which a row changed.
+pub fn upsert_ledgers<'a>(
+    connection: &mut PgConnection,
+    ledgers: &[(&'a SubjectKey, Ledger)],
+) -> Result<Vec<&'a SubjectKey>, StoreError> {
+    let mut changed = Vec::new();
+    let payments = rows(ledgers, |ledger| ledger.payment.as_slice(), |payment| &payment.payment_id);
+    changed.extend(write(connection, &UPSERT_PAYMENTS, payments)?);
+    let refunds = rows(ledgers, |ledger| &ledger.refunds, |refund| &refund.refund_id);
+    changed.extend(write(connection, &UPSERT_REFUNDS, refunds)?);
+    let disputes = rows(ledgers, |ledger| &ledger.disputes, |dispute| &dispute.dispute_id);
+    changed.extend(write(connection, &UPSERT_DISPUTES, disputes)?);
+    remove_superseded_subscriptions(connection, ledgers)?;
+    let subscriptions = rows(ledgers, |ledger| &ledger.subscriptions, |subscription| &subscription.subscription_id);
+    changed.extend(write(connection, &UPSERT_SUBSCRIPTIONS, subscriptions)?);
+    Ok(changed)
+}
+
+/// One row to write: its subject, the id that `RETURNING` names it by, and its content.
+struct Writing<'a, 'l, T> {
+    key: &'a SubjectKey,
+    id: &'l str,
+    row: &'l T,
+}
+
+fn rows<'a, 'l, T>(
+    ledgers: &'l [(&'a SubjectKey, Ledger)],
+    rows: impl Fn(&'l Ledger) -> &'l [T],
+    id: impl Fn(&'l T) -> &'l str,
+) -> Vec<Writing<'a, 'l, T>> {
+    ledgers.iter().flat_map(|(key, ledger)| rows(ledger).iter().map(|row| Writing { key, id: id(row), row })).collect()
+}
+
+fn write<'a, T: Serialize>(
+    connection: &mut PgConnection,
+    upsert: &str,
+    rows: Vec<Writing<'a, '_, T>>,
+) -> Result<Vec<&'a SubjectKey>, StoreError> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let json = json(&rows.iter().map(|w| Row::of(w.key, w.row)).collect::<Vec<_>>())?;
+    let written: Vec<Written> = Sql::new(upsert, &[Bind::Text(&json)]).load(connection)?;
+    let by_id: HashMap<(&str, &str, &str), &SubjectKey> =
+        rows.iter().map(|w| ((w.key.provider, w.key.account_key.as_str(), w.id), w.key)).collect();
+    let subject = |row: &Written| {
+        by_id.get(&(row.provider.as_str(), row.provider_account_id.as_str(), row.id.as_str())).copied()
+    };
+    Ok(written.iter().filter_map(subject).collect())
+}
+
+/// A subscription's rows are keyed by its user, product and store. When a later fold names another user, the row under
+/// the earlier name goes: what remains must not depend on the order in which the events came.
+fn remove_superseded_subscriptions(
+    connection: &mut PgConnection,
+    ledgers: &[(&SubjectKey, Ledger)],
+) -> Result<(), StoreError> {
+    const REMOVE: &str = "
+        WITH folded AS (SELECT * FROM unnest($1, $2, $3) AS t (provider, account, subscription_id)),
+             kept AS (SELECT * FROM json_populate_recordset(NULL::subscription_states, $4::json))
+        DELETE FROM subscription_states s USING folded f
+         WHERE s.provider = f.provider AND s.provider_account_id = f.account AND s.subscription_id = f.subscription_id
+           AND NOT EXISTS (SELECT 1 FROM kept k
+                            WHERE k.provider = s.provider AND k.provider_account_id = s.provider_account_id
+                              AND k.subscription_id = s.subscription_id AND k.app_user_id = s.app_user_id
+                              AND k.product_id = s.product_id AND k.store = s.store)";
+    let folded: Vec<&(&SubjectKey, Ledger)> =
+        ledgers.iter().filter(|(key, _)| key.subject.kind == SubjectKind::Subscription).collect();
+    if folded.is_empty() {
+        return Ok(());
+    }
+    let providers: Vec<&str> = folded.iter().map(|(key, _)| key.provider).collect();
+    let accounts: Vec<&str> = folded.iter().map(|(key, _)| key.account_key.as_str()).collect();
+    let ids: Vec<&str> = folded.iter().map(|(key, _)| key.subject.id.as_str()).collect();
+    let kept = rows(ledgers, |ledger| &ledger.subscriptions, |subscription| &subscription.subscription_id);
+    let json = json(&kept.iter().map(|w| Row::of(w.key, w.row)).collect::<Vec<_>>())?;
+    let binds = [Bind::Texts(&providers), Bind::Texts(&accounts), Bind::Texts(&ids), Bind::Text(&json)];
+    Sql::new(REMOVE, &binds).run(connection)?;
+    Ok(())
+}
+
+pub(super) fn json<T: Serialize>(rows: &[T]) -> Result<String, StoreError> {
+    serde_json::to_string(rows).map_err(|_| StoreError::Refused)
+}

@@ -1,0 +1,43 @@
+//! PostgreSQL: the only room with diesel.
+//!
+//! One file per noun, plain SQL inside, functions named after what they do. Batches are the normal case: functions take
+//! slices, and one event is a batch of one.
+
+mod audit;
+mod dead_letters;
+mod endpoints;
+mod error;
+mod events;
+mod intake;
+mod ledger;
+mod migrations;
+mod outbox;
+mod partitions;
+mod pool;
+mod quarantine;
+mod refusals;
+mod settlement;
+mod sql;
+
+pub use audit::{Audit, record_audit};
+pub use dead_letters::{
+    DeadLetter, NewDeadLetter, bury_unreadable, discard, find_dead_letter, list_dead_letters, redrive,
+};
+pub use endpoints::{
+    EndpointRow, EndpointStoreError, KeyRow, NewEndpoint, add_endpoint, add_key, list_endpoints, list_keys, load_key_ring,
+    revision,
+};
+pub use error::StoreError;
+pub use events::{
+    AttemptRow, EventRow, Loaded, Suspect, find_event, list_attempts, list_events, load_for_processing, mark_suspect,
+};
+pub use intake::{AcceptEvent, Accepted, accept};
+pub use ledger::{SubjectKey, insert_facts, load_facts, lock_subjects, upsert_ledgers};
+pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
+pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
+pub use partitions::{ensure_partitions, weeks_ahead};
+pub use pool::{Connection, Pool, PoolError, connect, get};
+pub use quarantine::{QuarantineRow, list_quarantine};
+pub use refusals::{CountKey, NewRefusal, record_refusals};
+pub use settlement::{Ending, FailedAttempt, NewQuarantine, Settled, open_quarantine, settle_events};
+pub use sql::{Bind, Sql};
