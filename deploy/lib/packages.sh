@@ -54,9 +54,22 @@ has_broker() { rabbitmq_bin >/dev/null && epmd_program >/dev/null; }
 has_database() { postgres_bin >/dev/null; }
 has_psql() { has psql || has_database; }
 has_compiler() { has cc || has gcc || has clang; }
+# python_with_yaml: a Python (3.11 or newer: tomllib) that has PyYAML; the system's own counts where another comes first.
+python_with_yaml() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    if "$python" -c 'import yaml, tomllib' 2>/dev/null; then
+      printf '%s\n' "$python"
+      return 0
+    fi
+  done
+  return 1
+}
+
+has_node() { has node && has npm; }
 has_libpq() { pkg-config --exists libpq 2>/dev/null || [ -d "$(pg_config --includedir 2>/dev/null)" ]; }
 
-# ensure build|database|broker|psql|shellcheck …: installs what is missing of each; dies when that cannot be done here.
+# ensure build|database|broker|psql|node|shellcheck|yaml …: installs what is missing of each; dies when that cannot be done here.
 ensure() {
   local part missing=()
   for part in "$@"; do
@@ -81,7 +94,9 @@ lacks() {
     database) ! has_database ;;
     broker) ! has_broker ;;
     psql) ! has_psql ;;
+    node) ! has_node ;;
     shellcheck) ! has shellcheck ;;
+    yaml) ! python_with_yaml >/dev/null ;;
     *) die "no such part: $1" ;;
   esac
 }
@@ -98,7 +113,9 @@ apt_packages() {
     database) echo postgresql ;;
     broker) echo rabbitmq-server ;;
     psql) echo postgresql-client ;;
+    node) echo nodejs npm ;;
     shellcheck) echo shellcheck ;;
+    yaml) echo python3-yaml ;;
   esac
 }
 
@@ -166,7 +183,9 @@ brew_formula() {
     build) echo pkg-config libpq ;;
     database | psql) echo postgresql@17 ;;
     broker) echo rabbitmq ;;
+    node) echo node ;;
     shellcheck) echo shellcheck ;;
+    yaml) echo pyyaml ;;
   esac
 }
 
