@@ -54,7 +54,7 @@ impl FromStr for EventId {
 }
 
 /// Real money or play money. The two never share a row: a sandbox event's account carries a suffix of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Environment {
     Production,

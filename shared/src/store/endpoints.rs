@@ -1,4 +1,5 @@
-use chrono::TimeDelta;
+use std::time::Duration;
+
 use diesel::connection::Connection as _;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Integer, Nullable, SmallInt, Text, Timestamptz, Uuid as SqlUuid};
 use diesel::{PgConnection, QueryableByName, RunQueryDsl};
@@ -32,6 +33,12 @@ pub enum EndpointStoreError {
 struct Revision {
     #[diesel(sql_type = BigInt)]
     revision: i64,
+}
+
+impl From<diesel::result::Error> for EndpointStoreError {
+    fn from(error: diesel::result::Error) -> Self {
+        EndpointStoreError::Store(error.into())
+    }
 }
 
 /// A number that changes with every change of an endpoint or key.
@@ -142,7 +149,7 @@ pub fn add_endpoint(
             Bind::Int(new.tolerance_seconds.unwrap_or(0)),
             Bind::Int(i32::from(new.mismatch_status)),
         ];
-        if Sql::new(INSERT, &binds).run(connection).map_err(StoreError::from)? == 0 {
+        if Sql::new(INSERT, &binds).run(connection)? == 0 {
             return Err(EndpointStoreError::Exists(name));
         }
         insert_key(connection, sealer, id, secret)?;
@@ -165,7 +172,7 @@ pub fn add_key(
         // Locked, so that two keys added at once do not get one version.
         const FIND: &str = "SELECT id FROM webhook.endpoints WHERE provider = $1 AND slug = $2 FOR UPDATE";
         let binds = [Bind::Text(provider.as_str()), Bind::Text(slug)];
-        let found: Vec<EndpointId> = Sql::new(FIND, &binds).load(connection).map_err(StoreError::from)?;
+        let found: Vec<EndpointId> = Sql::new(FIND, &binds).load(connection)?;
         let endpoint = found.first().ok_or_else(|| EndpointStoreError::NotFound(name.clone()))?;
         let version = insert_key(connection, sealer, endpoint.id, secret)?;
         record_audit(connection, audit, "keys.add", &format!("{name} v{version}"))?;
@@ -200,7 +207,7 @@ fn insert_key(
     let sealed = sealer.seal(Column::EndpointSecret, id, secret)?;
     let fingerprint = fingerprint(secret);
     let binds = [Bind::Uuid(id), Bind::Bytes(&sealed), Bind::Text(&fingerprint), Bind::Uuid(endpoint)];
-    let row: Version = Sql::new(INSERT, &binds).get_result(connection).map_err(StoreError::from)?;
+    let row: Version = Sql::new(INSERT, &binds).get_result(connection)?;
     Ok(row.version)
 }
 
@@ -231,7 +238,7 @@ pub fn load_key_ring(connection: &mut PgConnection, sealer: &Sealer) -> Result<K
     const KEYS: &str = "SELECT id, endpoint_id, version, secret, active_from, active_until
                           FROM webhook.endpoint_keys ORDER BY endpoint_id, version";
     let endpoints = list_endpoints(connection)?;
-    let sealed: Vec<SealedKey> = Sql::new(KEYS, &[]).load(connection).map_err(StoreError::from)?;
+    let sealed: Vec<SealedKey> = Sql::new(KEYS, &[]).load(connection)?;
     let mut known = Vec::new();
     for row in endpoints {
         let Ok(provider) = row.provider.parse::<Provider>() else { continue };
@@ -264,7 +271,7 @@ fn endpoint(row: EndpointRow, provider: Provider, keys: Vec<SigningKey>) -> Endp
             Environment::Production
         },
         active: row.active,
-        tolerance: row.tolerance_seconds.map(|seconds| TimeDelta::seconds(i64::from(seconds))),
+        tolerance: row.tolerance_seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs),
         mismatch_status: u16::try_from(row.mismatch_status).unwrap_or(409),
         keys,
     }
