@@ -3,21 +3,27 @@
 
 node_name() { printf 'hookledger-%s@localhost\n' "$NODE_PORT"; }
 
-# with_broker_environment COMMAND…: a clean environment, so that neither the machine's rabbitmq-env.conf nor variables
-# of the caller reach the private node, nor its commands another node.
-with_broker_environment() {
+# A clean environment: neither the machine's rabbitmq-env.conf nor variables of the caller reach the private node, nor do
+# its commands reach another node.
+set_broker_environment() {
   local broker="$DIR/broker" epmd
   epmd=$(epmd_program)
-  env -i PATH="$(dirname "$epmd"):$PATH" HOME="$broker/home" LANG=C.UTF-8 LC_ALL=C.UTF-8 \
-    ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$EPMD_PORT" \
-    RABBITMQ_NODENAME="$(node_name)" \
-    RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$NODE_PORT" RABBITMQ_DIST_PORT="$DIST_PORT" \
-    RABBITMQ_CONF_ENV_FILE="$broker/rabbitmq-env.conf" RABBITMQ_CONFIG_FILE="$broker/rabbitmq.conf" \
-    RABBITMQ_CONFIG_FILES="$broker/conf.d" RABBITMQ_ADVANCED_CONFIG_FILE="$broker/advanced.config" \
-    RABBITMQ_ENABLED_PLUGINS_FILE="$broker/enabled_plugins" \
-    RABBITMQ_MNESIA_BASE="$broker/mnesia" RABBITMQ_LOG_BASE="$broker/log" RABBITMQ_PID_FILE="$broker/pid" \
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}' \
-    "$@"
+  broker_environment=(
+    PATH="$(dirname "$epmd"):$PATH" HOME="$broker/home" LANG=C.UTF-8 LC_ALL=C.UTF-8
+    ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$EPMD_PORT"
+    RABBITMQ_NODENAME="$(node_name)"
+    RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$NODE_PORT" RABBITMQ_DIST_PORT="$DIST_PORT"
+    RABBITMQ_CONF_ENV_FILE="$broker/rabbitmq-env.conf" RABBITMQ_CONFIG_FILE="$broker/rabbitmq.conf"
+    RABBITMQ_CONFIG_FILES="$broker/conf.d" RABBITMQ_ADVANCED_CONFIG_FILE="$broker/advanced.config"
+    RABBITMQ_ENABLED_PLUGINS_FILE="$broker/enabled_plugins"
+    RABBITMQ_MNESIA_BASE="$broker/mnesia" RABBITMQ_LOG_BASE="$broker/log" RABBITMQ_PID_FILE="$broker/pid"
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}'
+  )
+}
+
+in_broker_environment() {
+  set_broker_environment
+  env -i "${broker_environment[@]}" "$@"
 }
 
 make_broker_folder() {
@@ -73,15 +79,16 @@ start_broker() {
 # An epmd of its own: one that is shared would be left behind or, worse, be ended under another node.
 start_epmd() {
   port_answers "$EPMD_PORT" && return 0
-  with_broker_environment "$(epmd_program)" -daemon -address 127.0.0.1 -port "$EPMD_PORT" </dev/null >/dev/null 2>&1
+  in_broker_environment "$(epmd_program)" -daemon -address 127.0.0.1 -port "$EPMD_PORT" </dev/null >/dev/null 2>&1
   wait_until 10 "epmd to answer on port $EPMD_PORT" port_answers "$EPMD_PORT"
 }
 
 # A process group of its own: Ctrl-C at the caller's terminal must not reach the node before its clients are gone.
 launch_broker() {
+  set_broker_environment
   (
     set -m
-    with_broker_environment nohup "$(rabbitmq_bin)/rabbitmq-server" </dev/null >"$DIR/broker/output.log" 2>&1 &
+    env -i "${broker_environment[@]}" nohup "$(rabbitmq_bin)/rabbitmq-server" </dev/null >"$DIR/broker/output.log" 2>&1 &
     printf '%s\n' "$!" >"$DIR/broker/launcher"
   )
 }
@@ -105,11 +112,11 @@ stop_epmd() {
 }
 
 epmd_ended() {
-  with_broker_environment "$(epmd_program)" -port "$EPMD_PORT" -kill </dev/null >/dev/null 2>&1 || true
+  in_broker_environment "$(epmd_program)" -port "$EPMD_PORT" -kill </dev/null >/dev/null 2>&1 || true
   ! port_answers "$EPMD_PORT"
 }
 
 # broker_ctl ARGUMENT…: rabbitmqctl on the private node.
-broker_ctl() { with_broker_environment "$(rabbitmq_bin)/rabbitmqctl" --node "$(node_name)" "$@"; }
+broker_ctl() { in_broker_environment "$(rabbitmq_bin)/rabbitmqctl" --node "$(node_name)" "$@"; }
 
 amqp_url() { printf 'amqp://guest:guest@127.0.0.1:%s/%%2f?heartbeat=10\n' "$NODE_PORT"; }
