@@ -7,6 +7,7 @@
 //! - [`domain`]: money, facts, the folds that turn a set of facts into ledger rows, and the fate of a message; pure.
 //! - [`sealing`]: bodies and secrets are compressed, encrypted and bound to the row they belong to; pure.
 //! - `store` (feature `store`): the only place that speaks to PostgreSQL.
+//! - `service` (feature `service`): settings, logs, private listener and stop signal of the long-running processes.
 //! - `broker` (feature `broker`): the only place that speaks to RabbitMQ.
 //!
 //! ```text
@@ -22,5 +23,7 @@ pub mod sealing;
 
 #[cfg(feature = "broker")]
 pub mod broker;
+#[cfg(feature = "service")]
+pub mod service;
 #[cfg(feature = "store")]
 pub mod store;

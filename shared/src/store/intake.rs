@@ -272,10 +272,15 @@ fn settle_repeats(
             .iter()
             .map(|k| ((k.provider.as_str(), k.provider_account_id.as_str(), k.event_id.as_str()), k))
             .collect();
-        let (mut same, mut different) = (Vec::new(), Vec::new());
+        let (mut same, mut different, mut ours) = (Vec::new(), Vec::new(), Vec::new());
         for event in repeats {
             // The row cannot be gone: the inbox is never pruned.
             let known = known.get(&event.dedup_key()).ok_or(StoreError::Refused)?;
+            if known.id == event.id.uuid() {
+                // The batch was committed, the answer was lost with the connection, and this is the second try.
+                ours.push((*event, known.id));
+                continue;
+            }
             let list = if known.has_the_content_of(event) { &mut same } else { &mut different };
             list.push((*event, known.id));
         }
@@ -288,7 +293,12 @@ fn settle_repeats(
         let outcome = |list: &[(&AcceptEvent, Uuid)], accepted| -> Vec<_> {
             list.iter().map(|(event, _)| (event.id.uuid(), accepted)).collect()
         };
-        Ok([outcome(&same, Accepted::Replayed), outcome(&different, Accepted::Mismatch)].into_iter().flatten().collect())
+        let outcomes = [
+            outcome(&same, Accepted::Replayed),
+            outcome(&different, Accepted::Mismatch),
+            outcome(&ours, Accepted::New),
+        ];
+        Ok(outcomes.into_iter().flatten().collect())
     })
 }
 
