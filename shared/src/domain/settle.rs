@@ -11,8 +11,6 @@ pub enum Outcome {
     Stale,
     /// It carries no facts for the ledger.
     Ignored,
-    /// It was settled before this delivery.
-    AlreadySettled,
     /// Its payload cannot be turned into facts without guessing; a person has to look. The reason is a stable code.
     Held(&'static str),
 }
@@ -59,6 +57,19 @@ pub struct RetryPolicy {
     /// The wait after the first failure; it doubles after each further one.
     pub first_delay: Duration,
     pub longest_delay: Duration,
+}
+
+impl Outcome {
+    /// What the outcome is called in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Applied => "applied",
+            Outcome::Noop => "noop",
+            Outcome::Stale => "stale",
+            Outcome::Ignored => "ignored",
+            Outcome::Held(_) => "held",
+        }
+    }
 }
 
 impl Default for RetryPolicy {

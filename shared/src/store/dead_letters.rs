@@ -56,9 +56,14 @@ pub(super) fn bury(
     Ok(())
 }
 
-/// Keeps a message that names no event we know, so that it is not lost without a trace.
-pub fn bury_unreadable(connection: &mut PgConnection, now: Time, letter: &NewDeadLetter) -> Result<(), StoreError> {
-    bury(connection, now, None, letter)
+/// Keeps a message that cannot be read, or that names an event we do not have, so that it is not lost without a trace.
+pub fn bury_message(
+    connection: &mut PgConnection,
+    now: Time,
+    event: Option<Uuid>,
+    letter: &NewDeadLetter,
+) -> Result<(), StoreError> {
+    bury(connection, now, event, letter)
 }
 
 /// A dead letter as people look at it.

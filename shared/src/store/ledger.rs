@@ -57,7 +57,7 @@ struct FactRow<'a> {
 }
 
 /// Records facts. Those that are known already are left as they are.
-pub fn insert_facts(connection: &mut PgConnection, facts: &[(SubjectKey, RecordedFact)]) -> Result<(), StoreError> {
+pub fn insert_facts(connection: &mut PgConnection, facts: &[&(SubjectKey, RecordedFact)]) -> Result<(), StoreError> {
     const INSERT: &str = "
         INSERT INTO ledger_facts SELECT * FROM json_populate_recordset(NULL::ledger_facts, $1::json) ON CONFLICT DO NOTHING";
     let rows = facts.iter().map(|(key, recorded)| FactRow {

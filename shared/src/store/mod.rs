@@ -8,6 +8,7 @@ mod dead_letters;
 mod endpoints;
 mod error;
 mod events;
+mod health;
 mod intake;
 mod ledger;
 mod migrations;
@@ -19,9 +20,11 @@ mod refusals;
 mod settlement;
 mod sql;
 
+pub use diesel::PgConnection;
+
 pub use audit::{Audit, record_audit};
 pub use dead_letters::{
-    DeadLetter, NewDeadLetter, bury_unreadable, discard, find_dead_letter, list_dead_letters, redrive,
+    DeadLetter, NewDeadLetter, bury_message, discard, find_dead_letter, list_dead_letters, redrive,
 };
 pub use endpoints::{
     EndpointRow, EndpointStoreError, KeyRow, NewEndpoint, add_endpoint, add_key, list_endpoints, list_keys, load_key_ring,
@@ -33,10 +36,11 @@ pub use events::{
 };
 pub use intake::{AcceptEvent, Accepted, accept};
 pub use ledger::{SubjectKey, insert_facts, load_facts, lock_subjects, upsert_ledgers};
+pub use health::{Backlog, backlog, rescue_stranded};
 pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
 pub use partitions::{ensure_partitions, weeks_ahead};
-pub use pool::{Connection, Pool, PoolError, connect, get};
+pub use pool::{Connection, Pool, PoolError, connect, get, in_transaction};
 pub use quarantine::{QuarantineRow, list_quarantine};
 pub use refusals::{CountKey, NewRefusal, record_refusals};
 pub use settlement::{Ending, FailedAttempt, NewQuarantine, Settled, open_quarantine, settle_events};

@@ -85,13 +85,21 @@ pub fn connect(url: &str, application: &str, size: u32) -> Result<Pool, PoolErro
     let pool = r2d2::Pool::builder()
         .max_size(size.max(1))
         .min_idle(Some(0))
-        .connection_timeout(Duration::from_secs(2))
+        .connection_timeout(Duration::from_secs(1))
         .error_handler(Box::new(r2d2::NopErrorHandler))
         .build_unchecked(Manager { url });
     Ok(pool)
 }
 
-/// Takes a connection from the pool, waiting at most two seconds.
+/// Runs `work` in one transaction: all of it is committed, or nothing is.
+pub fn in_transaction<T>(
+    connection: &mut PgConnection,
+    work: impl FnOnce(&mut PgConnection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    connection.transaction(work)
+}
+
+/// Takes a connection from the pool, waiting at most a second.
 pub fn get(pool: &Pool) -> Result<Connection, StoreError> {
     pool.get().map_err(|_| StoreError::Unavailable)
 }

@@ -1,0 +1,22 @@
+//! The worker: takes dispatches from RabbitMQ and projects their events into the ledger.
+//!
+//! - [`Settings`]: what can be set.
+//! - `lane`: consumes one lane, batch by batch, and settles every message.
+//! - `projector`: one batch in one transaction: lock, load, decode, fold, upsert, settle.
+//! - `decode`: one stored event becomes facts; pure.
+//! - `recorder`: takes what the broker gave up, tries it once more alone, and records it.
+//! - `housekeeping`: gauges, and the rescue of events that a broker lost.
+//! - [`ctl`]: the operator's tool `webhookctl`.
+
+pub mod ctl;
+mod decode;
+mod housekeeping;
+mod lane;
+mod metrics;
+mod projector;
+mod recorder;
+mod server;
+mod settings;
+
+pub use server::run;
+pub use settings::{Command, Settings, StartError};
