@@ -136,3 +136,6 @@ pub fn facts(event: &StoredEvent) -> Result<Vec<Fact>, FactError> {
     }
     Ok(facts)
 }
+
+#[cfg(test)]
+mod tests;
