@@ -151,3 +151,6 @@ fn refunds_counted_at(facts: &[&RecordedFact], at: Time) -> Decimal {
     }
     counted.into_values().sum()
 }
+
+#[cfg(test)]
+mod tests;

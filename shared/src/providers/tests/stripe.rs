@@ -127,6 +127,9 @@ fn what_is_not_captured_is_not_refunded() {
     assert_eq!(payment(std::slice::from_ref(&captured), "pi_1"), "paid 6 of 10, out 0+0");
     let refunded = [captured, event("evt_3", "charge.refunded", 60, part(500))];
     assert_eq!(payment(&refunded, "pi_1"), "partially_refunded 6 of 10, out 1+0");
+    // Before 2022-11-15 the released part is listed like a refund.
+    let listed = with(part(400), json!({ "refunds": { "data": [refund("re_0", 400, "succeeded", 0)] } }));
+    assert_eq!(payment(&[event("evt_2", "charge.captured", 0, listed)], "pi_1"), "paid 6 of 10, out 0+0");
     let apart = event("evt_3", "charge.refunded", 60, part(100));
     assert_eq!(payment(&[apart], "pi_1"), "partially_refunded 6 of 10, out 1+0", "not counted together");
 }
@@ -149,6 +152,21 @@ fn totals_and_single_refunds_are_not_added_up() {
     let failed = "partially_refunded 10 of 10, out 2+0; re_1 succeeded 2; re_2 failed 3";
     assert_eq!(payment(&events, "pi_1"), failed);
     in_any_order(&events);
+}
+
+#[test]
+fn every_standing_of_a_refund_has_its_word() {
+    for (status, expected) in [
+        ("pending", "partially_refunded 10 of 10, out 2+0; re_1 pending 2"),
+        ("requires_action", "partially_refunded 10 of 10, out 2+0; re_1 pending 2"),
+        ("succeeded", "partially_refunded 10 of 10, out 2+0; re_1 succeeded 2"),
+        ("failed", "paid 10 of 10, out 0+0; re_1 failed 2"),
+        ("canceled", "paid 10 of 10, out 0+0; re_1 canceled 2"),
+    ] {
+        let mut events = paid().to_vec();
+        events.push(event("evt_3", "refund.updated", 10, refund("re_1", 200, status, 10)));
+        assert_eq!(payment(&events, "pi_1"), expected);
+    }
 }
 
 #[test]
@@ -313,6 +331,8 @@ fn every_standing_has_its_word() {
         assert_eq!(one(json!({ "status": status })), expected, "{status}");
     }
     assert_eq!(one(json!({ "cancel_at_period_end": true })), "canceled until 1000");
+    let both = "cus_1/prod_1/stripe canceled until 2000 cus_1/prod_2/stripe canceled until 2000";
+    assert_eq!(subscribing("updated", json!({ "cancel_at_period_end": true })), both, "the last period decides");
     assert_eq!(one(json!({ "status": "trialing", "cancel_at": START + 700 })), "canceled until 700");
     assert_eq!(one(json!({ "status": "past_due", "cancel_at": START + 700 })), "past_due until 700");
     assert_eq!(one(json!({ "status": "canceled", "ended_at": START + 90 })), "expired until 90");
