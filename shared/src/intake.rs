@@ -288,3 +288,6 @@ fn kept_header(headers: &[(&str, &[u8])], name: &str) -> String {
     }
     kept
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,10 +33,12 @@ impl Review {
     }
 }
 
-/// Folds all facts of one subject into its rows. The order of the slice does not matter: facts are sorted first.
+/// Folds all facts of one subject into its rows. Neither order nor repetition in the slice matter.
 pub fn fold(subject: &Subject, facts: &[RecordedFact]) -> Ledger {
     let mut facts: Vec<&RecordedFact> = facts.iter().collect();
     facts.sort_by(|a, b| a.order().cmp(&b.order()));
+    // The order names a fact: the same one given twice counts once.
+    facts.dedup_by(|a, b| a.order() == b.order());
     match subject.kind {
         SubjectKind::Payment => fold_payment(&subject.id, &facts),
         SubjectKind::Unlinked => {
@@ -124,12 +126,14 @@ fn last_change(payment: &Payment, refunds: &[Refund], disputes: &[Dispute], fact
 /// Older API versions state only the running total of a charge. The latest statement is compared with the refunds that
 /// counted at that moment; what is left over is a refund whose own event has not come, or never will.
 fn unexplained_refunds(facts: &[&RecordedFact]) -> Decimal {
-    let statement = facts.iter().rev().find_map(|recorded| match &recorded.fact.detail {
-        FactDetail::Payment(fact) => fact.refunded.map(|total| (recorded.fact.occurred_at, total)),
+    let statements = facts.iter().filter_map(|recorded| match &recorded.fact.detail {
+        FactDetail::Payment(fact) => fact.refunded.map(|total| (recorded.fact.occurred_at, total.amount())),
         FactDetail::Refund(_) | FactDetail::Dispute(_) | FactDetail::Subscription(_) => None,
     });
+    // Of two statements in one second, the one that knows of more refunds is the later one.
+    let statement = statements.max();
     let Some((at, total)) = statement else { return Decimal::ZERO };
-    (total.amount() - refunds_counted_at(facts, at)).max(Decimal::ZERO)
+    (total - refunds_counted_at(facts, at)).max(Decimal::ZERO)
 }
 
 /// The sum of the refunds that were pending or done at `at`, whenever their events came.
@@ -147,3 +151,6 @@ fn refunds_counted_at(facts: &[&RecordedFact], at: Time) -> Decimal {
     }
     counted.into_values().sum()
 }
+
+#[cfg(test)]
+mod tests;

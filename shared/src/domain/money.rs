@@ -95,6 +95,12 @@ impl Money {
         Money { amount: Decimal::ZERO, currency }
     }
 
+    /// What is left after taking `other` away, at least nothing. An amount in another currency takes nothing away.
+    pub fn less(self, other: Money) -> Self {
+        let taken = if other.currency == self.currency { other.amount } else { Decimal::ZERO };
+        Money { amount: (self.amount - taken).max(Decimal::ZERO).normalize(), currency: self.currency }
+    }
+
     /// The amount in major units, without trailing zeros, so that equal amounts print alike.
     pub fn amount(self) -> Decimal {
         self.amount

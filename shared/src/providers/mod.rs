@@ -108,18 +108,11 @@ impl fmt::Debug for StoredEvent {
     }
 }
 
-impl StoredEvent {
-    /// When it happened, for facts: a fact without a time cannot be put in order.
-    fn happened_at(&self, pointer: &str) -> Result<Time, FactError> {
-        self.occurred_at.ok_or_else(|| FactError { code: "bad_time", pointer: pointer.to_owned() })
-    }
-}
-
 /// Why an event cannot be turned into facts without guessing. It becomes a quarantined event with this reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code} at {pointer}")]
 pub struct FactError {
-    /// A stable code: `bad_amount`, `bad_currency`, `bad_time`, `bad_json`, `bad_id`, `duplicate_key`,
+    /// A stable code: `bad_amount`, `bad_currency`, `bad_time`, `bad_json`, `bad_id`, `bad_text`, `duplicate_key`,
     /// `no_payment_id`, `no_refund_id`, `no_dispute_id`, `no_subscription_id`, `no_product_id`, `no_app_user_id`,
     /// `unknown_status`.
     pub code: &'static str,
@@ -132,8 +125,17 @@ pub struct FactError {
 /// # Errors
 /// [`FactError`] names what cannot be understood; nothing of the event is applied then.
 pub fn facts(event: &StoredEvent) -> Result<Vec<Fact>, FactError> {
-    match event.provider {
-        Provider::Stripe => stripe::facts(event),
-        Provider::StandardWebhooks => standard::facts(event),
+    let at = event.occurred_at.unwrap_or(event.received_at);
+    let (facts, time) = match event.provider {
+        Provider::Stripe => (stripe::facts(event, at)?, "/created"),
+        Provider::StandardWebhooks => (standard::facts(event, at)?, "/timestamp"),
+    };
+    // A fact without a time of its own cannot be put in order.
+    if event.occurred_at.is_none() && !facts.is_empty() {
+        return Err(FactError { code: "bad_time", pointer: time.to_owned() });
     }
+    Ok(facts)
 }
+
+#[cfg(test)]
+mod tests;

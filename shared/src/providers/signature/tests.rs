@@ -96,3 +96,358 @@ fn standard_webhooks_known_good_vectors() {
         assert_eq!(standard_with(&headers, body.as_bytes(), secret, time.parse().unwrap()), Ok(id.to_owned()));
     }
 }
+
+#[test]
+fn any_change_to_what_was_signed_is_refused() {
+    let good = format!("t=1700000000,v1={STRIPE_MAC}");
+    let refused = |body: &[u8]| {
+        assert_eq!(
+            stripe_at(1_700_000_000, &[&good], body, &[key(1, STRIPE_SECRET)]),
+            Err(VerifyError::Signature),
+            "{}",
+            String::from_utf8_lossy(body)
+        );
+    };
+    refused(&[STRIPE_BODY, b"\n"].concat());
+    refused(&STRIPE_BODY[..STRIPE_BODY.len() - 1]);
+    refused(&[b"\xEF\xBB\xBF", STRIPE_BODY].concat());
+    refused(b"");
+    let reordered = br#"{"object":"event","id":"evt_test_1","api_version":"2025-03-31.basil","created":1700000000,"livemode":false,"type":"charge.refunded","data":{"object":{"id":"ch_1","object":"charge"}}}"#;
+    refused(reordered);
+    for at in 0..STRIPE_BODY.len() {
+        let mut flipped = STRIPE_BODY.to_vec();
+        flipped[at] ^= 1;
+        refused(&flipped);
+    }
+    let without_prefix = [key(1, "test_secret_0123456789abcdef")];
+    assert_eq!(stripe_at(1_700_000_000, &[&good], STRIPE_BODY, &without_prefix), Err(VerifyError::Signature));
+    assert_eq!(
+        stripe_at(1_700_000_001, &[&good.replace("t=1700000000", "t=1700000001")], STRIPE_BODY, &without_prefix),
+        Err(VerifyError::Signature)
+    );
+    assert_eq!(
+        stripe(&[&good.replace("t=1700000000", "t=1700000001")]),
+        Err(VerifyError::Signature),
+        "the time is signed"
+    );
+}
+
+#[test]
+fn several_signatures_of_which_one_is_good() {
+    let mac = STRIPE_MAC;
+    for good in [
+        format!("t=1700000000,v1={STRIPE_NEW_MAC},v1={mac}"),
+        format!("t=1700000000,v1=zz,v1={mac}"),
+        format!("t=1700000000,v1=,v1={mac},v1={mac}"),
+        format!("v1={mac},t=1700000000"),
+        format!("t=1700000000, v1={mac}"),
+        format!("t=1700000000,v1= {mac} "),
+        format!("t=1700000000,v1={}", mac.to_uppercase()),
+        format!("t=1700000000,,junk,x=1,v0=00,v1={mac}"),
+    ] {
+        assert_eq!(stripe(&[&good]), Ok(1), "{good}");
+    }
+    let many = format!("t=1700000000,{}v1={mac}", "v1=00,".repeat(15));
+    assert_eq!(stripe(&[&many]), Ok(1));
+    let too_many = format!("t=1700000000,{}v1={mac}", "v1=00,".repeat(200));
+    assert_eq!(stripe(&[&too_many]), Err(VerifyError::Signature));
+}
+
+#[test]
+fn several_header_lines_are_all_considered() {
+    let good = format!("t=1700000000,v1={STRIPE_MAC}");
+    assert_eq!(stripe(&["t=1700000000,v1=00", &good]), Ok(1));
+    assert_eq!(stripe(&[&good, "t=1700000000,v1=00"]), Ok(1));
+    assert_eq!(stripe(&[&good, ""]), Ok(1));
+    assert_eq!(stripe(&[&good, "t=1699999999,v1=00"]), Err(VerifyError::Timestamp), "the lines disagree");
+}
+
+#[test]
+fn other_schemes_and_encodings_never_count() {
+    use base64::Engine;
+    let base64 = STANDARD.encode(hex::decode(STRIPE_MAC).unwrap());
+    for bad in [
+        format!("t=1700000000,v0={STRIPE_MAC}"),
+        format!("t=1700000000,v0={STRIPE_MAC},v1=00"),
+        format!("t=1700000000,V1={STRIPE_MAC}"),
+        format!("t=1700000000,v1={base64}"),
+        format!("t=1700000000,v1={}", &STRIPE_MAC[..32]),
+        format!("t=1700000000,v1={STRIPE_MAC}zz"),
+        format!("t=1700000000,v1={STRIPE_MAC}00"),
+        format!("t=1700000000,v1=={STRIPE_MAC}"),
+        format!("t=1700000000,{STRIPE_MAC}"),
+        "t=1700000000,v1=".to_owned(),
+        "t=1700000000".to_owned(),
+    ] {
+        assert_eq!(stripe(&[&bad]), Err(VerifyError::Signature), "{bad}");
+    }
+}
+
+#[test]
+fn an_absent_or_empty_header_is_missing() {
+    for lines in [&[][..], &[""], &["   "], &["", " "]] {
+        assert_eq!(stripe(lines), Err(VerifyError::MissingHeader("stripe-signature")), "{lines:?}");
+    }
+    let all = [("webhook-id", STANDARD_ID), ("webhook-timestamp", "1700000000"), ("webhook-signature", "v1,AA==")];
+    for missing in 0..all.len() {
+        for empty in [false, true] {
+            let mut headers = all.to_vec();
+            let name = headers[missing].0;
+            if empty {
+                headers[missing].1 = "";
+            } else {
+                headers.remove(missing);
+            }
+            let answer = standard_with(&headers, b"{}", STANDARD_SECRET, 1_700_000_000);
+            assert_eq!(answer, Err(VerifyError::MissingHeader(name)));
+        }
+    }
+}
+
+#[test]
+fn the_signed_time_is_plain_digits_and_given_once() {
+    let mac = STRIPE_MAC;
+    for bad in [
+        "t=1e9",
+        "t=99999999999999999999999",
+        "t=1234567890123",
+        "t=-1",
+        "t=+1700000000",
+        "t=",
+        "t=01700000000",
+        "t= 1700000000",
+        "t=1700000000 ",
+        "t=1700000000.0",
+        "t=0x6553f100",
+        "t=1_700_000_000",
+        "t=١٧٠٠٠٠٠٠٠٠",
+        "t=1700000000abc",
+        "t=1700000000,t=1699990001",
+        "t=1700000000,t=1700000000",
+        "x=1700000000",
+    ] {
+        assert_eq!(stripe(&[&format!("{bad},v1={mac}")]), Err(VerifyError::Timestamp), "{bad}");
+    }
+}
+
+#[test]
+fn the_tolerance_is_absolute_and_includes_its_edge() {
+    let header = format!("t=1700000000,v1={STRIPE_MAC}");
+    let keys = [key(1, STRIPE_SECRET)];
+    for (age, expected) in [
+        (0, Ok(1)),
+        (300, Ok(1)),
+        (-300, Ok(1)),
+        (301, Err(VerifyError::Timestamp)),
+        (-301, Err(VerifyError::Timestamp)),
+        (-3600, Err(VerifyError::Timestamp)),
+    ] {
+        assert_eq!(stripe_at(1_700_000_000 + age, &[&header], STRIPE_BODY, &keys), expected, "age {age}");
+    }
+    let headers = [("stripe-signature", header.as_bytes())];
+    let within = |seconds, now| {
+        verify(&STRIPE, &headers, STRIPE_BODY, &keys, Some(Duration::from_secs(seconds)), at(now)).is_ok()
+    };
+    assert!(within(3600, 1_700_003_600));
+    assert!(!within(10, 1_700_000_011));
+}
+
+#[test]
+fn hostile_headers_are_refused_and_nothing_breaks() {
+    let long = "a".repeat(100 * 1024);
+    let lines: [&[u8]; 6] = [
+        long.as_bytes(),
+        b"t=1700000000,v1=\xE9\xE9",
+        b"\xFF\xFE=,=,,=",
+        b",,,,====",
+        b"v1=v1=v1=t=",
+        "t=1700000000,v1=\u{1F4A5}".as_bytes(),
+    ];
+    for line in lines {
+        let answer = verify(
+            &STRIPE,
+            &[("stripe-signature", line)],
+            STRIPE_BODY,
+            &[key(1, STRIPE_SECRET)],
+            None,
+            at(1_700_000_000),
+        );
+        assert!(answer.is_err(), "{}", String::from_utf8_lossy(line));
+    }
+    let commas = format!("t=1700000000{}", ",v1=0".repeat(20_000));
+    assert_eq!(stripe(&[&commas]), Err(VerifyError::Signature));
+}
+
+#[test]
+fn standard_webhooks_forms() {
+    let mac = STANDARD_MAC;
+    for good in [
+        format!("v1,{mac}"),
+        format!("  v1,AAAA  v1,{mac}"),
+        format!("v1a,AAAA junk v1,{mac}"),
+        format!("v1,{mac} v1,{mac}"),
+    ] {
+        assert!(standard(&good).is_ok(), "{good}");
+    }
+    for bad in [
+        format!("v1a,{mac}"),
+        format!("v2,{mac}"),
+        format!("v1={mac}"),
+        mac.to_owned(),
+        "v1,".to_owned(),
+        format!("v1,{}", mac.trim_end_matches('=')),
+        format!("v1,{mac}="),
+        format!("v1,{mac},extra"),
+        format!("v1,{}", mac.replace('+', "-").replace('/', "_")),
+        // The same bytes with other unused bits in the last character.
+        format!("v1,{}", mac.replace("U=", "V=")),
+    ] {
+        assert_eq!(standard(&bad), Err(VerifyError::Signature), "{bad}");
+    }
+}
+
+#[test]
+fn standard_webhooks_signs_the_id() {
+    let send = |id: &str| {
+        let signature = format!("v1,{STANDARD_MAC}");
+        let headers = [("webhook-id", id), ("webhook-timestamp", "1700000000"), ("webhook-signature", &signature)];
+        standard_with(&headers, STANDARD_BODY.as_bytes(), STANDARD_SECRET, 1_700_000_000)
+    };
+    assert_eq!(send("msg_other"), Err(VerifyError::Signature));
+    for bad in ["msg.1", "msg\u{0}1", &"x".repeat(256)] {
+        assert_eq!(send(bad), Err(VerifyError::BadHeader("webhook-id")), "{bad}");
+    }
+    let twice = [
+        ("webhook-id", STANDARD_ID),
+        ("webhook-id", "msg_other"),
+        ("webhook-timestamp", "1700000000"),
+        ("webhook-signature", "v1,AA=="),
+    ];
+    let answer = standard_with(&twice, b"{}", STANDARD_SECRET, 1_700_000_000);
+    assert_eq!(answer, Err(VerifyError::BadHeader("webhook-id")));
+}
+
+/// Further providers are further data: published vectors of two other families, and milliseconds.
+#[test]
+fn a_new_scheme_is_a_stanza() {
+    let check = |scheme: &Scheme, line: &str, secret: &str, body: &str, now: i64| {
+        verify(scheme, &[(scheme.signature_header, line.as_bytes())], body.as_bytes(), &[key(1, secret)], None, at(now))
+            .map(|verified| verified.key_version())
+    };
+    let github = Scheme {
+        signature_header: "x-hub-signature-256",
+        form: Form::Prefixed("sha256="),
+        timestamp: None,
+        signed: &[Part::Body],
+        ..STRIPE
+    };
+    let mac = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+    let secret = "It's a Secret to Everybody";
+    assert_eq!(check(&github, &format!("sha256={mac}"), secret, "Hello, World!", 0), Ok(1));
+    assert_eq!(check(&github, &format!("sha256= {mac}"), secret, "Hello, World!", 0), Ok(1));
+    assert_eq!(check(&github, &format!("sha1={mac}"), secret, "Hello, World!", 0), Err(VerifyError::Signature));
+
+    let paddle = Scheme {
+        signature_header: "paddle-signature",
+        form: Form::Pairs { separator: b';', signature: "h1" },
+        timestamp: Some(Timestamp {
+            place: Place::Pair("ts"),
+            unit: Unit::Seconds,
+            tolerance: Duration::from_secs(300),
+        }),
+        signed: &[Part::Timestamp, Part::Text(":"), Part::Body],
+        ..STRIPE
+    };
+    let line = "ts=1700000000;h1=d551b17be19e8ed77f5b633169dbd63cc06e62b4bf607db521275f525f238aa2";
+    assert_eq!(check(&paddle, line, "pdl_ntfset_01hkdummy_secret", STANDARD_BODY, 1_700_000_000), Ok(1));
+
+    let unit = Timestamp { place: Place::Pair("t"), unit: Unit::Milliseconds, tolerance: Duration::from_secs(300) };
+    let millis = Scheme { timestamp: Some(unit), ..STRIPE };
+    let signed = |scheme: &Scheme, time| scheme.sign(STRIPE_SECRET.as_bytes(), "", time, b"{}").unwrap()[0].1.clone();
+    let now = at(1_700_000_000);
+    assert_eq!(check(&millis, &signed(&millis, now), STRIPE_SECRET, "{}", now.timestamp()), Ok(1));
+    assert_eq!(
+        check(&millis, &signed(&millis, now), STRIPE_SECRET, "{}", now.timestamp() + 301),
+        Err(VerifyError::Timestamp)
+    );
+    // The unit is the scheme's, never guessed: both mix-ups carry a fitting MAC.
+    assert_eq!(
+        check(&millis, &signed(&STRIPE, now), STRIPE_SECRET, "{}", now.timestamp()),
+        Err(VerifyError::Timestamp)
+    );
+    assert_eq!(
+        check(&STRIPE, &signed(&millis, now), STRIPE_SECRET, "{}", now.timestamp()),
+        Err(VerifyError::Timestamp)
+    );
+}
+
+#[test]
+fn what_we_sign_we_verify() {
+    for provider in Provider::ALL {
+        let secret = check_secret(provider, &format!(" {STANDARD_SECRET}\n")).unwrap();
+        assert_eq!(&secret[..], STANDARD_SECRET.as_bytes(), "white space around a secret is not part of it");
+        let headers = sign(provider, &secret, "msg_1", at(1_700_000_000), b"{}").unwrap();
+        let lines: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        let keys = [key(7, STANDARD_SECRET)];
+        let verified = verify(provider.scheme(), &lines, b"{}", &keys, None, at(1_700_000_000)).unwrap();
+        assert_eq!((verified.body(), verified.key_version(), verified.auth_method()), (&b"{}"[..], 7, "hmac_body"));
+        assert_eq!(verified.id().is_some(), provider == Provider::StandardWebhooks);
+    }
+}
+
+#[test]
+fn unusable_secrets_are_refused_with_a_reason() {
+    use Provider::{StandardWebhooks as W, Stripe as S};
+    for (provider, secret, error) in [
+        (S, "", SecretError::Empty),
+        (W, "  \n", SecretError::Empty),
+        (S, "whsec_short", SecretError::TooShort),
+        (W, "whsec_", SecretError::TooShort),
+        (W, "whsec_AAECAwQFBgcICQoLDA0O", SecretError::TooShort),
+        (W, "whsec_not base64 at all, really", SecretError::Blanks),
+        (W, "v1,whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX", SecretError::NotBase64("whsec_")),
+        (W, "whsec_xyz!xyz!xyz!xyz!xyz!xyz!xyz!", SecretError::NotBase64("whsec_")),
+        (S, "whsec_one_0123456789\nwhsec_two_0123456789", SecretError::Blanks),
+        (S, "sk_live_0123456789abcdef", SecretError::ApiKey),
+        (W, "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=", SecretError::ApiKey),
+    ] {
+        assert_eq!(check_secret(provider, secret).unwrap_err(), error, "{secret:?}");
+    }
+    assert!(check_secret(W, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").is_ok(), "the prefix may be missing");
+}
+
+#[test]
+fn a_blank_stored_secret_verifies_nothing() {
+    for blank in ["", "   ", "whsec_"] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(blank.as_bytes()).unwrap();
+        mac.update(b"1700000000.{}");
+        let header = format!("t=1700000000,v1={}", hex::encode(mac.finalize().into_bytes()));
+        assert_eq!(stripe_at(1_700_000_000, &[&header], b"{}", &[key(1, blank)]), Err(VerifyError::Signature));
+    }
+}
+
+#[test]
+fn a_key_does_not_print_its_secret() {
+    let printed = format!("{:?}", key(3, STRIPE_SECRET));
+    assert!(printed.contains("version: 3"));
+    assert!(!printed.contains("whsec") && !printed.contains("119, 104, 115"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_header_breaks_the_verifier(
+        lines in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..200), 0..4),
+        text in "[tvh10-9=,; .]{0,80}",
+    ) {
+        for scheme in [&STRIPE, &STANDARD_WEBHOOKS] {
+            let names = ["stripe-signature", "webhook-signature", "webhook-id", "webhook-timestamp"];
+            let mut headers: Vec<(&str, &[u8])> = Vec::new();
+            for name in names {
+                headers.extend(lines.iter().map(|line| (name, line.as_slice())));
+                headers.push((name, text.as_bytes()));
+            }
+            let answer = verify(scheme, &headers, b"{}", &[key(1, STANDARD_SECRET)], None, at(1_700_000_000));
+            proptest::prop_assert!(answer.is_err());
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Stories: what providers send, read into facts and folded into the ledger.
+
+mod generic;
+mod stripe;
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{Ledger, RecordedFact, Subject, fold};
+
+const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
+
+/// 2026-01-01T00:00:00Z
+const START: i64 = 1_767_225_600;
+
+fn at(seconds: i64) -> Time {
+    Time::from_timestamp(START + seconds, 0).unwrap()
+}
+
+/// Takes the road of an event: signed, verified, its envelope read, stored.
+fn stored(provider: Provider, event_id: &str, body: &str) -> StoredEvent {
+    let received_at = at(3600);
+    let headers = sign(provider, SECRET.as_bytes(), event_id, received_at, body.as_bytes()).unwrap();
+    let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    let secret = Zeroizing::new(SECRET.as_bytes().to_vec());
+    let keys = [SigningKey { version: 1, secret, active_from: at(0), active_until: None }];
+    let verified = verify(provider.scheme(), &headers, body.as_bytes(), &keys, None, received_at).unwrap();
+    let envelope = envelope(provider, &verified, received_at).unwrap();
+    StoredEvent {
+        provider,
+        account_key: "acct_a".to_owned(),
+        external_event_id: envelope.event_id,
+        event_type: envelope.event_type,
+        occurred_at: envelope.occurred_at,
+        received_at,
+        event_id: EventId::at(received_at),
+        body: Zeroizing::new(verified.body().to_vec()),
+    }
+}
+
+/// All ledger rows that the events amount to, subject by subject.
+fn ledger(events: &[StoredEvent]) -> BTreeMap<Subject, Ledger> {
+    let mut subjects: BTreeMap<Subject, Vec<RecordedFact>> = BTreeMap::new();
+    for event in events {
+        for (ordinal, fact) in facts(event).unwrap().into_iter().enumerate() {
+            let recorded = RecordedFact {
+                event_id: event.event_id,
+                external_event_id: event.external_event_id.clone(),
+                ordinal: i16::try_from(ordinal).unwrap(),
+                fact,
+            };
+            subjects.entry(recorded.fact.subject.clone()).or_default().push(recorded);
+        }
+    }
+    let folded = |(subject, facts): (Subject, Vec<RecordedFact>)| {
+        let ledger = fold(&subject, &facts);
+        (subject, ledger)
+    };
+    subjects.into_iter().map(folded).collect()
+}
+
+/// A payment with its refunds and disputes in one line: `paid 10 of 10, out 3+0; re_1 succeeded 3`.
+fn payment(events: &[StoredEvent], payment_id: &str) -> String {
+    let ledger = ledger(events).remove(&Subject::payment(payment_id)).unwrap_or_default();
+    let mut line = ledger.payment.map_or_else(
+        || "unknown".to_owned(),
+        |p| {
+            let status = text_of(&p.status);
+            let amount = p.amount.map_or_else(|| "?".to_owned(), |amount| amount.to_string());
+            format!("{status} {} of {amount}, out {}+{}", p.captured_amount, p.refunded_amount, p.disputed_amount)
+        },
+    );
+    for refund in &ledger.refunds {
+        line += &format!("; {} {} {}", refund.refund_id, text_of(&refund.status), refund.amount);
+    }
+    for dispute in &ledger.disputes {
+        line += &format!("; {} {} {}", dispute.dispute_id, text_of(&dispute.status), dispute.amount);
+    }
+    for review in &ledger.reviews {
+        line += &format!(" !{}", review.reason);
+    }
+    line
+}
+
+fn subscription(events: &[StoredEvent], subscription_id: &str) -> String {
+    let ledger = ledger(events).remove(&Subject::subscription(subscription_id)).unwrap_or_default();
+    let rows = ledger.subscriptions.iter().map(|s| {
+        let expires = s.expires_at.map_or_else(|| "-".to_owned(), |time| (time.timestamp() - START).to_string());
+        format!("{}/{}/{} {} until {expires}", s.app_user_id, s.product_id, s.store, text_of(&s.status))
+    });
+    let reviews = ledger.reviews.iter().map(|review| format!("!{}", review.reason));
+    rows.chain(reviews).collect::<Vec<_>>().join(" ")
+}
+
+fn text_of(status: &impl Serialize) -> String {
+    serde_json::to_value(status).unwrap().as_str().unwrap().to_owned()
+}
+
+fn refused(event: &StoredEvent) -> String {
+    facts(event).unwrap_err().to_string()
+}
+
+/// Every order of the events gives what the given one gives.
+fn in_any_order(events: &[StoredEvent]) {
+    let expected = ledger(events);
+    let mut order: Vec<StoredEvent> = events.to_vec();
+    for turn in 0..events.len() {
+        order.rotate_left(1);
+        assert_eq!(ledger(&order), expected, "rotated by {turn}");
+        let reversed: Vec<StoredEvent> = order.iter().rev().cloned().collect();
+        assert_eq!(ledger(&reversed), expected, "reversed after {turn}");
+    }
+    assert_eq!(ledger(&[events, events].concat()), expected, "twice");
+}
+
+#[test]
+fn providers_have_one_name_each() {
+    for provider in Provider::ALL {
+        assert_eq!(provider.as_str().parse(), Ok(provider));
+        assert_eq!(serde_json::to_value(provider).unwrap(), provider.as_str());
+    }
+    assert_eq!("Stripe".parse::<Provider>(), Err(UnknownProvider));
+}
+
+#[test]
+fn every_sample_is_a_proper_event_that_can_be_read() {
+    for provider in Provider::ALL {
+        for event_type in sample::types(provider) {
+            let options = sample::SampleOptions::new("s1", at(0));
+            let sample = sample::event(provider, event_type, &options).unwrap();
+            let event = stored(provider, &sample.event_id, std::str::from_utf8(&sample.body).unwrap());
+            assert_eq!((&event.event_type[..], &event.external_event_id), (*event_type, &sample.event_id));
+            assert_eq!(event.occurred_at, Some(at(0)));
+            let facts = facts(&event).unwrap_or_else(|error| panic!("{event_type}: {error}"));
+            assert_eq!(facts.is_empty(), event_type.starts_with("customer.") && !event_type.contains("subscription"));
+            assert_eq!(sample::event(provider, event_type, &options).unwrap(), sample, "the same bytes each time");
+        }
+    }
+    let unknown = sample::event(Provider::Stripe, "payment.teleported", &sample::SampleOptions::new("s", at(0)));
+    assert!(unknown.unwrap_err().to_string().contains("charge.succeeded"));
+}
+
+#[test]
+fn an_error_names_the_place_and_never_the_value() {
+    let body = r#"{"id":"evt_1","type":"refund.updated","created":1767225600,"data":{"object":{"id":"re_1","status":"secret"}}}"#;
+    let error = facts(&stored(Provider::Stripe, "", body)).unwrap_err();
+    assert_eq!(error.to_string(), "unknown_status at /data/object/status");
+    assert!(!format!("{:?}", stored(Provider::Stripe, "", body)).contains("secret"));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_break_the_readers(
+        body in proptest::collection::vec(any::<u8>(), 0..300),
+        of in 0usize..32,
+        age in 0i64..1000,
+    ) {
+        for provider in Provider::ALL {
+            let types = sample::types(provider);
+            let event = StoredEvent {
+                event_type: types[of % types.len()].to_owned(),
+                occurred_at: Some(at(0) - TimeDelta::days(age)),
+                body: Zeroizing::new(body.clone()),
+                ..stored(provider, "msg_1", r#"{"id":"msg_1","type":"t"}"#)
+            };
+            let known = !event.event_type.ends_with("customer.created") && !event.event_type.ends_with("customer.updated");
+            prop_assert_eq!(facts(&event).is_err(), known);
+        }
+    }
+
+    /// Proper events with one byte replaced: whatever comes out, it is an answer.
+    #[test]
+    fn no_damage_breaks_the_readers(of in 0usize..32, place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        for provider in Provider::ALL {
+            let types = sample::types(provider);
+            let event_type = types[of % types.len()];
+            let mut sample = sample::event(provider, event_type, &sample::SampleOptions::new("s1", at(0))).unwrap();
+            let place = place.index(sample.body.len());
+            sample.body[place] = byte;
+            let event = StoredEvent {
+                event_type: event_type.to_owned(),
+                occurred_at: Some(at(0)),
+                body: Zeroizing::new(sample.body),
+                ..stored(provider, "msg_1", r#"{"id":"msg_1","type":"t"}"#)
+            };
+            if let Err(error) = facts(&event) {
+                prop_assert!(!error.code.is_empty());
+            }
+        }
+    }
+}
