@@ -80,7 +80,11 @@ impl IngressMetrics {
         metrics.start_at_zero();
         let m = metrics.clone();
         registry.register("http_requests", "Requests answered, by status code", m.requests);
-        registry.register("http_request_duration_seconds", "From the last byte of a request to its answer", m.durations);
+        registry.register(
+            "http_request_duration_seconds",
+            "From the last byte of a request to its answer",
+            m.durations,
+        );
         registry.register("events_accepted", "Events committed", m.accepted);
         registry.register("events_replayed", "Deliveries of known events with the same content", m.replayed);
         registry.register("events_rejected", "Requests refused", m.rejected);

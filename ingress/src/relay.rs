@@ -115,9 +115,8 @@ impl Relay {
 
     async fn sweep(&self) -> Vec<Dispatch> {
         let pool = self.pool.clone();
-        let claimed = tokio::task::spawn_blocking(move || {
-            store::claim_due(&mut *store::get(&pool)?, SWEEP, CLAIM_SECONDS)
-        });
+        let claimed =
+            tokio::task::spawn_blocking(move || store::claim_due(&mut *store::get(&pool)?, SWEEP, CLAIM_SECONDS));
         match claimed.await {
             Ok(Ok(rows)) => rows.into_iter().filter_map(dispatch).collect(),
             Ok(Err(error)) => {
@@ -160,7 +159,10 @@ fn keep_books(pool: &Pool, confirmed: &[Uuid], refused: &[Uuid]) -> Result<(), S
         store::delete_published(&mut connection, confirmed)?;
     }
     if !refused.is_empty() {
-        log::warn!("relay: the broker refused or could not route {} messages; they rest and are tried again", refused.len());
+        log::warn!(
+            "relay: the broker refused or could not route {} messages; they rest and are tried again",
+            refused.len()
+        );
         store::postpone(&mut connection, refused)?;
     }
     Ok(())

@@ -128,9 +128,8 @@ async fn keep_partitions(pool: Pool, stop: Stop) {
             () = stop.wait() => return,
         }
         let pool = pool.clone();
-        let made = tokio::task::spawn_blocking(move || {
-            store::ensure_partitions(&mut *store::get(&pool)?, PARTITIONS_AHEAD)
-        });
+        let made =
+            tokio::task::spawn_blocking(move || store::ensure_partitions(&mut *store::get(&pool)?, PARTITIONS_AHEAD));
         if let Ok(Err(error)) = made.await {
             log::warn!("partitions: not checked: {error}");
         }

@@ -71,7 +71,8 @@ async fn read_body(
     if request.headers().get_all(CONTENT_ENCODING).any(|value| encoded(value.as_bytes())) {
         return Err(Refusal::Encoded);
     }
-    let declared = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    let declared =
+        request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(Refusal::TooLarge);
     }

@@ -34,12 +34,8 @@ impl Writers {
     ) -> std::io::Result<(Queue, Writers)> {
         let (queue, waiting) = flume::bounded(queue_length);
         let start = |number| {
-            let writer = Writer {
-                id: Uuid::now_v7(),
-                pool: pool.clone(),
-                connection: None,
-                fast_path: fast_path.clone(),
-            };
+            let writer =
+                Writer { id: Uuid::now_v7(), pool: pool.clone(), connection: None, fast_path: fast_path.clone() };
             let waiting = waiting.clone();
             std::thread::Builder::new().name(format!("writer-{number}")).spawn(move || writer.run(&waiting))
         };

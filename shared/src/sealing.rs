@@ -176,7 +176,8 @@ thread_local! {
 }
 
 fn compress(value: &[u8]) -> Result<Vec<u8>, SealError> {
-    COMPRESSOR.with_borrow_mut(|compressor| compressor.as_mut().ok_or(SealError)?.compress(value).map_err(|_| SealError))
+    COMPRESSOR
+        .with_borrow_mut(|compressor| compressor.as_mut().ok_or(SealError)?.compress(value).map_err(|_| SealError))
 }
 
 fn decompress(compressed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {

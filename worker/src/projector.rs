@@ -6,14 +6,13 @@ use chrono::{TimeDelta, Utc};
 use shared::domain::{Class, Failure, Lane, Ledger, Outcome, RecordedFact, RetryPolicy, Settlement, fold, settle};
 use shared::sealing::Sealer;
 use shared::store::{
-    self, Connection, Ending, FailedAttempt, Loaded, NewDeadLetter, NewQuarantine, PgConnection, Pool, Settled, StoreError, SubjectKey,
+    self, Connection, Ending, FailedAttempt, Loaded, NewDeadLetter, NewQuarantine, PgConnection, Pool, Settled,
+    StoreError, SubjectKey,
 };
 use uuid::Uuid;
 
 use crate::decode::{Decoded, decode};
-use crate::metrics::{
-    DeadLetteredLabels, FailureLabels, LagLabels, ProcessedLabels, QuarantinedLabels, WorkerMetrics,
-};
+use crate::metrics::{DeadLetteredLabels, FailureLabels, LagLabels, ProcessedLabels, QuarantinedLabels, WorkerMetrics};
 
 /// How often a batch that lost against another transaction goes again before its events are tried one by one.
 const CONTENDED_TRIES: u32 = 3;
@@ -157,9 +156,8 @@ impl Projector {
             store::in_transaction(&mut connection, |connection| {
                 let loaded = store::load_for_processing(connection, &[id])?;
                 let open = loaded.into_iter().filter(|event| !event.is_settled());
-                let reports: Vec<Report> = open
-                    .map(|event| self.judge(lane, event, Err(failure.clone()), String::new()))
-                    .collect();
+                let reports: Vec<Report> =
+                    open.map(|event| self.judge(lane, event, Err(failure.clone()), String::new())).collect();
                 let settled: Vec<Settled> = reports.iter().map(Report::settled).collect();
                 store::settle_events(connection, Utc::now(), &settled)?;
                 Ok(reports)
@@ -181,7 +179,8 @@ impl Projector {
         let now = Utc::now();
         for report in reports {
             let Report { event, result, ending } = report;
-            let provider = shared::providers::Provider::ALL.into_iter().map(|p| p.as_str()).find(|p| *p == event.provider);
+            let provider =
+                shared::providers::Provider::ALL.into_iter().map(|p| p.as_str()).find(|p| *p == event.provider);
             let provider = provider.unwrap_or("other");
             let event_class = event.lane.parse::<Lane>().map_or("other", Lane::as_str);
             let lag = (now - event.received_at).to_std().unwrap_or_default().as_secs_f64();

@@ -33,7 +33,8 @@ struct Wire<'a> {
 
 impl Dispatch {
     pub(super) fn to_bytes(self) -> Vec<u8> {
-        let wire = Wire { v: VERSION, event: self.event_id, dispatch: self.dispatch_id, lane: self.lane.as_str().into() };
+        let wire =
+            Wire { v: VERSION, event: self.event_id, dispatch: self.dispatch_id, lane: self.lane.as_str().into() };
         // Ids and a fixed word always serialise.
         serde_json::to_vec(&wire).unwrap_or_default()
     }

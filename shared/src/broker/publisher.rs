@@ -47,7 +47,9 @@ impl Publisher {
     /// # Errors
     /// After an error the fate of the batch is unknown, and this publisher is of no more use.
     pub async fn publish(&self, dispatches: &[Dispatch]) -> Result<Published, BrokerError> {
-        tokio::time::timeout(CONFIRM_TIMEOUT, self.publish_unhurried(dispatches)).await.map_err(|_| BrokerError::Silent)?
+        tokio::time::timeout(CONFIRM_TIMEOUT, self.publish_unhurried(dispatches))
+            .await
+            .map_err(|_| BrokerError::Silent)?
     }
 
     async fn publish_unhurried(&self, dispatches: &[Dispatch]) -> Result<Published, BrokerError> {

@@ -20,8 +20,10 @@ pub struct Topology {
 
 /// The broker has something under one of our names that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the broker does not let us declare {name}: it exists with other arguments, or our user may not configure it. \
-         Compare it with docs/ARCHITECTURE.md; nothing was changed")]
+#[error(
+    "the broker does not let us declare {name}: it exists with other arguments, or our user may not configure it. \
+         Compare it with docs/ARCHITECTURE.md; nothing was changed"
+)]
 pub struct TopologyError {
     name: String,
 }
@@ -112,6 +114,7 @@ async fn declare_queue(
     }
     channel.queue_declare(name.into(), QueueDeclareOptions::durable(), table).await.map_err(|_| failed())?;
     let options = QueueBindOptions::default();
-    let bound = channel.queue_bind(name.into(), exchange.into(), routing_key.into(), options, FieldTable::default()).await;
+    let bound =
+        channel.queue_bind(name.into(), exchange.into(), routing_key.into(), options, FieldTable::default()).await;
     bound.map_err(|_| failed())
 }

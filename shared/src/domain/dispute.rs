@@ -111,9 +111,8 @@ pub(super) fn fold(payment_id: Option<&str>, facts: &[&RecordedFact], reviews: &
     let mut disputes: std::collections::BTreeMap<&str, Dispute> = std::collections::BTreeMap::new();
     for recorded in facts {
         let FactDetail::Dispute(fact) = &recorded.fact.detail else { continue };
-        let row = disputes
-            .entry(&fact.dispute_id)
-            .or_insert_with(|| Dispute::opened(fact, payment_id, recorded.event_id));
+        let row =
+            disputes.entry(&fact.dispute_id).or_insert_with(|| Dispute::opened(fact, payment_id, recorded.event_id));
         let before = row.clone();
         row.apply(fact, recorded, reviews);
         if *row != before {

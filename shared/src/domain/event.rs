@@ -25,7 +25,11 @@ impl EventId {
     /// The millisecond of receipt that the id carries.
     pub fn received_at(self) -> Time {
         let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |t| t.to_unix());
-        i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, nanos)).unwrap_or_default().trunc_subsecs(3)
+        i64::try_from(seconds)
+            .ok()
+            .and_then(|s| DateTime::from_timestamp(s, nanos))
+            .unwrap_or_default()
+            .trunc_subsecs(3)
     }
 
     pub fn uuid(self) -> Uuid {

@@ -30,7 +30,9 @@ impl SubjectKind {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [SubjectKind::Payment, SubjectKind::Unlinked, SubjectKind::Subscription].into_iter().find(|k| k.as_str() == text)
+        [SubjectKind::Payment, SubjectKind::Unlinked, SubjectKind::Subscription]
+            .into_iter()
+            .find(|k| k.as_str() == text)
     }
 }
 

@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use rust_decimal::Decimal;
 
 use super::{
-    Dispute, EventId, FactDetail, Payment, PaymentStatus, RecordedFact, Refund, Subject, SubjectKind,
-    Subscription, Time, dispute, payment, refund, subscription,
+    Dispute, EventId, FactDetail, Payment, PaymentStatus, RecordedFact, Refund, Subject, SubjectKind, Subscription,
+    Time, dispute, payment, refund, subscription,
 };
 
 /// The rows that the facts of one subject amount to.
@@ -101,10 +101,8 @@ fn total(
             reviews.push(Review { reason: "refund_currency_mismatch", event_id: refund.webhook_event_id });
         }
     }
-    let settled = matches!(
-        payment.status,
-        PaymentStatus::Paid | PaymentStatus::PartiallyRefunded | PaymentStatus::Refunded
-    );
+    let settled =
+        matches!(payment.status, PaymentStatus::Paid | PaymentStatus::PartiallyRefunded | PaymentStatus::Refunded);
     if settled && payment.refunded_amount + payment.disputed_amount > payment.captured_amount {
         reviews.push(Review { reason: "more_out_than_in", event_id: payment.webhook_event_id });
     }

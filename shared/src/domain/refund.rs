@@ -93,9 +93,8 @@ pub(super) fn fold(payment_id: Option<&str>, facts: &[&RecordedFact], reviews: &
     let mut refunds: std::collections::BTreeMap<&str, Refund> = std::collections::BTreeMap::new();
     for recorded in facts {
         let FactDetail::Refund(fact) = &recorded.fact.detail else { continue };
-        let row = refunds
-            .entry(&fact.refund_id)
-            .or_insert_with(|| Refund::requested(fact, payment_id, recorded.event_id));
+        let row =
+            refunds.entry(&fact.refund_id).or_insert_with(|| Refund::requested(fact, payment_id, recorded.event_id));
         let before = row.clone();
         row.apply(fact, recorded, reviews);
         if *row != before {

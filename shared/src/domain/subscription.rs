@@ -155,9 +155,7 @@ pub(super) fn transition(now: SubscriptionStatus, step: SubscriptionStep) -> Tra
         (S::Expired, P::Stands(S::Revoked)) => To(S::Revoked),
         (
             S::Expired | S::Revoked,
-            P::Stands(
-                S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled,
-            ),
+            P::Stands(S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled),
         ) => Review("revived_after_ended"),
         (
             S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled,

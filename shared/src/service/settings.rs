@@ -80,8 +80,9 @@ impl SealingSettings {
         match (&self.sealing_keys, &self.sealing_keys_file) {
             (Some(keys), _) => Sealer::from_keyring(keys).map_err(|error| SettingError::new("SEALING_KEYS", error)),
             (None, Some(file)) => {
-                let keys = std::fs::read_to_string(file)
-                    .map_err(|error| SettingError::new("SEALING_KEYS_FILE", format!("cannot be read: {}", error.kind())))?;
+                let keys = std::fs::read_to_string(file).map_err(|error| {
+                    SettingError::new("SEALING_KEYS_FILE", format!("cannot be read: {}", error.kind()))
+                })?;
                 Sealer::from_keyring(&keys).map_err(|error| SettingError::new("SEALING_KEYS_FILE", error))
             }
             (None, None) if self.allow_plaintext_payloads == "1" => Ok(Sealer::plaintext()),

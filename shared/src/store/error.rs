@@ -68,7 +68,9 @@ impl From<Error> for StoreError {
             DatabaseErrorKind::ClosedConnection
             | DatabaseErrorKind::ReadOnlyTransaction
             | DatabaseErrorKind::UnableToSendCommand => StoreError::Unavailable,
-            DatabaseErrorKind::CheckViolation if message.starts_with("no partition of relation") => StoreError::NoPartition,
+            DatabaseErrorKind::CheckViolation if message.starts_with("no partition of relation") => {
+                StoreError::NoPartition
+            }
             DatabaseErrorKind::UniqueViolation
             | DatabaseErrorKind::ForeignKeyViolation
             | DatabaseErrorKind::NotNullViolation

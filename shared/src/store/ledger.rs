@@ -30,7 +30,8 @@ pub fn lock_subjects<'a>(
     let mut locks: Vec<i64> = subjects.into_iter().map(lock_number).collect();
     locks.sort_unstable();
     locks.dedup();
-    Sql::new("SELECT count(pg_advisory_xact_lock(lock)) FROM unnest($1) AS lock", &[Bind::BigInts(&locks)]).run(connection)?;
+    Sql::new("SELECT count(pg_advisory_xact_lock(lock)) FROM unnest($1) AS lock", &[Bind::BigInts(&locks)])
+        .run(connection)?;
     Ok(())
 }
 
@@ -121,7 +122,12 @@ pub fn load_facts<'a>(
         .collect();
     let mut facts: BTreeMap<&SubjectKey, Vec<RecordedFact>> = BTreeMap::new();
     for row in rows {
-        let name = (row.provider.as_str(), row.provider_account_id.as_str(), row.subject_kind.as_str(), row.subject_id.as_str());
+        let name = (
+            row.provider.as_str(),
+            row.provider_account_id.as_str(),
+            row.subject_kind.as_str(),
+            row.subject_id.as_str(),
+        );
         let Some(key) = by_name.get(&name) else { continue };
         facts.entry(key).or_default().push(row.recorded(&key.subject)?);
     }
@@ -152,33 +158,81 @@ const PAYMENTS: Table = Table {
     name: "payments",
     key: &["payment_id"],
     changing: &[
-        "status", "currency", "amount", "captured_amount", "refunded_amount", "disputed_amount", "dispute_status",
-        "charge_id", "app_user_id", "product_id", "subscription_id", "store", "failure_code", "authorized_at", "paid_at",
-        "canceled_at", "webhook_event_id", "needs_review", "review_reason",
+        "status",
+        "currency",
+        "amount",
+        "captured_amount",
+        "refunded_amount",
+        "disputed_amount",
+        "dispute_status",
+        "charge_id",
+        "app_user_id",
+        "product_id",
+        "subscription_id",
+        "store",
+        "failure_code",
+        "authorized_at",
+        "paid_at",
+        "canceled_at",
+        "webhook_event_id",
+        "needs_review",
+        "review_reason",
     ],
 };
 const REFUNDS: Table = Table {
     name: "refunds",
     key: &["refund_id"],
     changing: &[
-        "payment_id", "charge_id", "status", "currency", "amount", "reason", "failure_code", "requested_at", "refunded_at",
-        "failed_at", "webhook_event_id", "needs_review", "review_reason",
+        "payment_id",
+        "charge_id",
+        "status",
+        "currency",
+        "amount",
+        "reason",
+        "failure_code",
+        "requested_at",
+        "refunded_at",
+        "failed_at",
+        "webhook_event_id",
+        "needs_review",
+        "review_reason",
     ],
 };
 const DISPUTES: Table = Table {
     name: "disputes",
     key: &["dispute_id"],
     changing: &[
-        "payment_id", "charge_id", "status", "currency", "amount", "reason", "opened_at", "funds_withdrawn_at",
-        "funds_reinstated_at", "closed_at", "webhook_event_id", "needs_review", "review_reason",
+        "payment_id",
+        "charge_id",
+        "status",
+        "currency",
+        "amount",
+        "reason",
+        "opened_at",
+        "funds_withdrawn_at",
+        "funds_reinstated_at",
+        "closed_at",
+        "webhook_event_id",
+        "needs_review",
+        "review_reason",
     ],
 };
 const SUBSCRIPTIONS: Table = Table {
     name: "subscription_states",
     key: &["app_user_id", "product_id", "store", "subscription_id"],
     changing: &[
-        "status", "quantity", "started_at", "renewed_at", "expires_at", "trial_ends_at", "cancelled_at", "cancel_reason",
-        "billing_issue_at", "webhook_event_id", "needs_review", "review_reason",
+        "status",
+        "quantity",
+        "started_at",
+        "renewed_at",
+        "expires_at",
+        "trial_ends_at",
+        "cancelled_at",
+        "cancel_reason",
+        "billing_issue_at",
+        "webhook_event_id",
+        "needs_review",
+        "review_reason",
     ],
 };
 
@@ -279,9 +333,8 @@ fn write<'a, T: Serialize>(
     let written: Vec<Written> = Sql::new(upsert, &[Bind::Text(&json)]).load(connection)?;
     let by_id: HashMap<(&str, &str, &str), &SubjectKey> =
         rows.iter().map(|w| ((w.key.provider, w.key.account_key.as_str(), w.id), w.key)).collect();
-    let subject = |row: &Written| {
-        by_id.get(&(row.provider.as_str(), row.provider_account_id.as_str(), row.id.as_str())).copied()
-    };
+    let subject =
+        |row: &Written| by_id.get(&(row.provider.as_str(), row.provider_account_id.as_str(), row.id.as_str())).copied();
     Ok(written.iter().filter_map(subject).collect())
 }
 

@@ -12,7 +12,9 @@ const LOCK: i64 = 4_857_663_001;
 pub enum MigrationError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("a migration failed and was rolled back; the ones before it stand. Run the SQL in migrations/ by hand to see why")]
+    #[error(
+        "a migration failed and was rolled back; the ones before it stand. Run the SQL in migrations/ by hand to see why"
+    )]
     Failed,
 }
 

@@ -27,16 +27,16 @@ pub use dead_letters::{
     DeadLetter, NewDeadLetter, bury_message, discard, find_dead_letter, list_dead_letters, redrive,
 };
 pub use endpoints::{
-    EndpointRow, EndpointStoreError, KeyRow, NewEndpoint, add_endpoint, add_key, list_endpoints, list_keys, load_key_ring,
-    revision,
+    EndpointRow, EndpointStoreError, KeyRow, NewEndpoint, add_endpoint, add_key, list_endpoints, list_keys,
+    load_key_ring, revision,
 };
 pub use error::StoreError;
 pub use events::{
     AttemptRow, EventRow, Loaded, Suspect, find_event, list_attempts, list_events, load_for_processing, mark_suspect,
 };
+pub use health::{Backlog, backlog, rescue_stranded};
 pub use intake::{AcceptEvent, Accepted, accept};
 pub use ledger::{SubjectKey, insert_facts, load_facts, lock_subjects, upsert_ledgers};
-pub use health::{Backlog, backlog, rescue_stranded};
 pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
 pub use partitions::{ensure_partitions, weeks_ahead};

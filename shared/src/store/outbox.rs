@@ -21,7 +21,11 @@ pub struct ClaimedDispatch {
 ///
 /// No lock outlives the statement: a slow broker never holds a transaction open, and a claim that is not followed by a
 /// delete runs out by itself.
-pub fn claim_due(connection: &mut PgConnection, limit: i64, claim_seconds: i32) -> Result<Vec<ClaimedDispatch>, StoreError> {
+pub fn claim_due(
+    connection: &mut PgConnection,
+    limit: i64,
+    claim_seconds: i32,
+) -> Result<Vec<ClaimedDispatch>, StoreError> {
     const CLAIM: &str = "
         UPDATE webhook.outbox SET claimed_until = now() + $1 * interval '1 second'
          WHERE id IN (SELECT id FROM webhook.outbox

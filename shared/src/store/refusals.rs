@@ -43,11 +43,7 @@ pub fn record_refusals(
     })
 }
 
-fn add_counts(
-    connection: &mut PgConnection,
-    writer: Uuid,
-    counts: &BTreeMap<CountKey, i64>,
-) -> Result<(), StoreError> {
+fn add_counts(connection: &mut PgConnection, writer: Uuid, counts: &BTreeMap<CountKey, i64>) -> Result<(), StoreError> {
     const ADD: &str = "
         WITH input AS (SELECT * FROM unnest($1, $2, $3, $4) AS t (minute, endpoint_id, reason, requests))
         INSERT INTO webhook.intake_counts (minute, endpoint_id, writer, outcome, reason, requests)

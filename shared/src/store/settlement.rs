@@ -140,11 +140,8 @@ fn resolve_redriven(connection: &mut PgConnection, now: Time, settled: &[Settled
     const RESOLVE: &str = "
         UPDATE webhook.dead_letters SET status = 'resolved', closed_at = $1
          WHERE event_id = ANY($2) AND status IN ('replaying', 'open')";
-    let candidates: Vec<Uuid> = settled
-        .iter()
-        .filter(|s| s.failed_before && s.ending.failed().is_none())
-        .map(|s| s.id)
-        .collect();
+    let candidates: Vec<Uuid> =
+        settled.iter().filter(|s| s.failed_before && s.ending.failed().is_none()).map(|s| s.id).collect();
     if !candidates.is_empty() {
         Sql::new(RESOLVE, &[Bind::Time(now), Bind::Uuids(&candidates)]).run(connection)?;
     }

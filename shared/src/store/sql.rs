@@ -1,7 +1,9 @@
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
-use diesel::sql_types::{Array, BigInt, Binary, Integer, Nullable, SmallInt, Text, Timestamptz, Untyped, Uuid as SqlUuid};
+use diesel::sql_types::{
+    Array, BigInt, Binary, Integer, Nullable, SmallInt, Text, Timestamptz, Untyped, Uuid as SqlUuid,
+};
 use diesel::{PgConnection, RunQueryDsl};
 use uuid::Uuid;
 
@@ -68,7 +70,9 @@ impl QueryFragment<Pg> for Sql<'_> {
         for (index, bind) in self.binds.iter().enumerate() {
             let placeholder = format!("${}", index + 1);
             let (before, after) = rest.split_once(placeholder.as_str()).ok_or_else(|| {
-                diesel::result::Error::QueryBuilderError(format!("placeholder {placeholder} is missing or out of order").into())
+                diesel::result::Error::QueryBuilderError(
+                    format!("placeholder {placeholder} is missing or out of order").into(),
+                )
             })?;
             out.push_sql(before);
             bind.push(&mut out)?;
