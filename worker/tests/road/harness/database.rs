@@ -74,7 +74,7 @@ impl Database {
     }
 
     pub fn number(&self, query: &str) -> i64 {
-        number(&mut self.connection(), &format!("SELECT ({query})::bigint AS number"))
+        number(&mut self.connection(), &format!("SELECT coalesce(({query})::bigint, 0) AS number"))
     }
 }
 
