@@ -9,6 +9,7 @@ mod payment;
 mod refund;
 mod settle;
 mod subscription;
+mod transfer;
 
 pub use dispute::{Dispute, DisputeFact, DisputeStatus, Funds};
 pub use event::{Environment, EventId, Lane, Time};
@@ -18,6 +19,7 @@ pub use money::{Currency, Money, MoneyError};
 pub use payment::{Payment, PaymentFact, PaymentStatus, PaymentStep};
 pub use refund::{Refund, RefundFact, RefundStatus};
 pub use settle::{Class, Failure, Outcome, RetryPolicy, Settlement, settle};
+pub use transfer::TransferFact;
 pub use subscription::{Subscription, SubscriptionFact, SubscriptionItem, SubscriptionStatus, SubscriptionStep};
 
 /// What a fact does to a state: the vocabulary of every state table.
