@@ -265,7 +265,9 @@ fn by_evidence<'a>(
         };
         let next = (0..waiting.len())
             .find(|index| waiting.get(*index).is_some_and(|(fact, _)| follows(fact)))
-            .or_else(|| (0..waiting.len()).find(|index| waiting.get(*index).is_some_and(|(fact, _)| free(fact, &waiting))))
+            .or_else(|| {
+                (0..waiting.len()).find(|index| waiting.get(*index).is_some_and(|(fact, _)| free(fact, &waiting)))
+            })
             .unwrap_or(0);
         let (fact, recorded) = waiting.remove(next);
         if let (Some(before), Some(told)) = (last_stated(&ordered), fact.step.states())
