@@ -1,3 +1,4 @@
+use chrono::SubsecRound;
 use diesel::PgConnection;
 use serde::Serialize;
 use uuid::Uuid;
@@ -96,6 +97,9 @@ impl Ending {
 
 /// Writes what became of events: status, history, retries, dead letters. Part of the transaction that did the work.
 pub fn settle_events(connection: &mut PgConnection, now: Time, settled: &[Settled]) -> Result<(), StoreError> {
+    // PostgreSQL keeps microseconds. It rounds a time in JSON and is handed a bound one cut off: what is one instant here
+    // must not become two there.
+    let now = now.trunc_subsecs(6);
     update_inbox(connection, now, settled)?;
     resolve_redriven(connection, now, settled)?;
     insert_attempts(connection, now, settled)?;

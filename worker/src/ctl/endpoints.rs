@@ -15,7 +15,7 @@ use super::secret::SecretSource;
 #[derive(Debug, Subcommand)]
 pub(super) enum Endpoints {
     /// Register an endpoint with its first signing secret
-    Add(Add),
+    Add(Box<Add>),
     /// Show every endpoint
     List,
 }

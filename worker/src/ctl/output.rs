@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_empty_table_says_so() {
-        assert_eq!(table(&["ID"], &[] as &[&str], |_| Vec::new()), "(none)");
+        assert_eq!(table::<&str>(&["ID"], &[], |_| Vec::new()), "(none)");
     }
 
     #[test]
