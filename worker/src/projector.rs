@@ -3,7 +3,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
-use shared::domain::{Class, Failure, Lane, Ledger, Outcome, RecordedFact, RetryPolicy, Settlement, fold, settle};
+use shared::domain::{
+    Class, Failure, Lane, Ledger, Outcome, RecordedFact, RetryPolicy, Settlement, SubjectKind, fold, settle,
+};
 use shared::sealing::Sealer;
 use shared::store::{
     self, Connection, Ending, FailedAttempt, Loaded, NewDeadLetter, NewQuarantine, PgConnection, Pool, Settled,
@@ -246,26 +248,59 @@ impl Report {
 }
 
 /// What a batch did to the ledger.
-struct Projection<'a> {
-    facts: BTreeMap<&'a SubjectKey, Vec<RecordedFact>>,
-    ledgers: Vec<(&'a SubjectKey, Ledger)>,
-    changed: HashSet<&'a SubjectKey>,
+#[derive(Default)]
+struct Projection {
+    facts: BTreeMap<SubjectKey, Vec<RecordedFact>>,
+    ledgers: Vec<(SubjectKey, Ledger)>,
+    changed: HashSet<SubjectKey>,
+    /// Subscriptions that were folded because their users moved, though no event of the batch names them.
+    moved: BTreeSet<SubjectKey>,
 }
 
-impl<'a> Projection<'a> {
+impl Projection {
     /// Records the facts, folds every subject they touch from all its facts, and brings the rows up to date.
-    fn apply(connection: &mut PgConnection, decoded: &'a [Decoded]) -> Result<Self, StoreError> {
+    fn apply(connection: &mut PgConnection, decoded: &[Decoded]) -> Result<Self, StoreError> {
         let new: Vec<&(SubjectKey, RecordedFact)> = decoded.iter().flat_map(Decoded::facts).collect();
-        let subjects: BTreeSet<&SubjectKey> = new.iter().map(|(key, _)| key).collect();
-        if subjects.is_empty() {
-            return Ok(Projection { facts: BTreeMap::new(), ledgers: Vec::new(), changed: HashSet::new() });
+        if new.is_empty() {
+            return Ok(Projection::default());
         }
+        let named: BTreeSet<SubjectKey> = new.iter().map(|(key, _)| key.clone()).collect();
+        let moved = lock_moves(connection, &named)?;
+        let subjects: BTreeSet<&SubjectKey> = named.iter().chain(&moved).collect();
         store::lock_subjects(connection, subjects.iter().copied())?;
         store::insert_facts(connection, &new)?;
         let facts = store::load_facts(connection, &subjects.into_iter().collect::<Vec<_>>())?;
-        let ledgers: Vec<_> = facts.iter().map(|(key, facts)| (*key, fold(&key.subject, facts, &[]))).collect();
-        let changed = store::upsert_ledgers(connection, &ledgers)?.into_iter().collect();
-        Ok(Projection { facts, ledgers, changed })
+        let transfers = store::load_transfers(connection, facts.iter().map(|(key, facts)| (*key, facts)))?;
+        let ledgers: Vec<(&SubjectKey, Ledger)> =
+            facts.iter().map(|(key, facts)| (*key, fold(&key.subject, facts, &of_account(key, &transfers)))).collect();
+        let changed = store::upsert_ledgers(connection, &ledgers)?.into_iter().cloned().collect();
+        let ledgers = ledgers.into_iter().map(|(key, ledger)| (key.clone(), ledger)).collect();
+        let facts = facts.into_iter().map(|(key, facts)| (key.clone(), facts)).collect();
+        Ok(Projection { facts, ledgers, changed, moved })
+    }
+
+    /// What one event of the batch came to.
+    fn outcome(&self, decoded: &Decoded) -> Result<Outcome, Failure> {
+        match decoded {
+            Decoded::Failed(failure) => Err(failure.clone()),
+            Decoded::Held(error) => Ok(Outcome::Held(error.code)),
+            Decoded::Facts(facts) if facts.is_empty() => Ok(Outcome::Ignored),
+            Decoded::Facts(facts) if facts.iter().any(|(key, _)| self.is_changed(key)) => Ok(Outcome::Applied),
+            Decoded::Facts(facts) if facts.iter().all(|(key, fact)| self.is_old_news(key, fact)) => Ok(Outcome::Stale),
+            Decoded::Facts(_) => Ok(Outcome::Noop),
+        }
+    }
+
+    /// A user has no rows; what changes are those of the subscriptions that moved.
+    fn is_changed(&self, key: &SubjectKey) -> bool {
+        match key.subject.kind {
+            SubjectKind::User => self.moved.iter().any(|subscription| self.changed.contains(subscription)),
+            SubjectKind::Payment | SubjectKind::Unlinked | SubjectKind::Subscription => self.changed.contains(key),
+        }
+    }
+
+    fn is_old_news(&self, key: &SubjectKey, fact: &RecordedFact) -> bool {
+        self.facts.get(key).is_some_and(|all| all.iter().any(|other| other.order() > fact.order()))
     }
 
     /// The entries of facts that contradict each other.
@@ -283,22 +318,23 @@ impl<'a> Projection<'a> {
             },
         )
     }
+}
 
-    /// What one event of the batch came to.
-    fn outcome(&self, decoded: &Decoded) -> Result<Outcome, Failure> {
-        match decoded {
-            Decoded::Failed(failure) => Err(failure.clone()),
-            Decoded::Held(error) => Ok(Outcome::Held(error.code)),
-            Decoded::Facts(facts) if facts.is_empty() => Ok(Outcome::Ignored),
-            Decoded::Facts(facts) if facts.iter().any(|(key, _)| self.changed.contains(key)) => Ok(Outcome::Applied),
-            Decoded::Facts(facts) if facts.iter().all(|(key, fact)| self.is_old_news(key, fact)) => Ok(Outcome::Stale),
-            Decoded::Facts(_) => Ok(Outcome::Noop),
-        }
+/// Locks the accounts whose subscriptions or users the batch touches, and finds the subscriptions of users that move.
+fn lock_moves(connection: &mut PgConnection, named: &BTreeSet<SubjectKey>) -> Result<BTreeSet<SubjectKey>, StoreError> {
+    let of_kind = |kind| named.iter().filter(|key| key.subject.kind == kind).collect::<Vec<_>>();
+    let (subscriptions, users) = (of_kind(SubjectKind::Subscription), of_kind(SubjectKind::User));
+    store::lock_accounts(connection, &subscriptions, &users)?;
+    let mut moved = BTreeSet::new();
+    for user in users {
+        moved.extend(store::subscriptions_of_users(connection, user, &[&user.subject.id])?);
     }
+    Ok(moved)
+}
 
-    fn is_old_news(&self, key: &SubjectKey, fact: &RecordedFact) -> bool {
-        self.facts.get(key).is_some_and(|all| all.iter().any(|other| other.order() > fact.order()))
-    }
+fn of_account(key: &SubjectKey, transfers: &[(SubjectKey, RecordedFact)]) -> Vec<RecordedFact> {
+    let same = |other: &SubjectKey| other.provider == key.provider && other.account_key == key.account_key;
+    transfers.iter().filter(|(other, _)| same(other)).map(|(_, recorded)| recorded.clone()).collect()
 }
 
 impl Decoded {

@@ -1,7 +1,7 @@
 //! The facts, and the rows they fold into. Rows travel as one JSON text per statement: the database's own column list
 //! says which field goes where.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use diesel::sql_types::{SmallInt, Text, Timestamptz, Uuid as SqlUuid};
@@ -22,22 +22,47 @@ pub struct SubjectKey {
     pub subject: Subject,
 }
 
+/// Takes whole accounts for this transaction, before any of their subjects: together with others, or alone.
+///
+/// What users own may move to others, and such a fact touches subscriptions that it does not name. So whoever folds
+/// subscriptions holds the account together with others, and whoever moves users holds it alone.
+pub fn lock_accounts(connection: &mut PgConnection, shared: &[&SubjectKey], alone: &[&SubjectKey]) -> Result<(), StoreError> {
+    const LOCK: &str = "
+        SELECT count(CASE WHEN alone THEN pg_advisory_xact_lock(lock)::text ELSE pg_advisory_xact_lock_shared(lock)::text END)
+          FROM (SELECT lock, lock = ANY($1) AS alone FROM unnest($2) AS lock) AS locks";
+    let lock = |key: &&SubjectKey| number(&[key.provider, &key.account_key, "account"]);
+    let all = sorted_locks(shared.iter().chain(alone).map(lock));
+    let alone = sorted_locks(alone.iter().map(lock));
+    if !all.is_empty() {
+        Sql::new(LOCK, &[Bind::BigInts(&alone), Bind::BigInts(&all)]).run(connection)?;
+    }
+    Ok(())
+}
+
 /// Takes the subjects for this transaction, in an order all workers share. Other workers wait, and then see our facts.
 pub fn lock_subjects<'a>(
     connection: &mut PgConnection,
     subjects: impl IntoIterator<Item = &'a SubjectKey>,
 ) -> Result<(), StoreError> {
-    let mut locks: Vec<i64> = subjects.into_iter().map(lock_number).collect();
-    locks.sort_unstable();
-    locks.dedup();
-    Sql::new("SELECT count(pg_advisory_xact_lock(lock)) FROM unnest($1) AS lock", &[Bind::BigInts(&locks)])
-        .run(connection)?;
+    let locks = sorted_locks(subjects.into_iter().map(|key| {
+        number(&[key.provider, &key.account_key, key.subject.kind.as_str(), &key.subject.id])
+    }));
+    const LOCK: &str = "SELECT count(pg_advisory_xact_lock(lock)) FROM unnest($1) AS lock";
+    Sql::new(LOCK, &[Bind::BigInts(&locks)]).run(connection)?;
     Ok(())
 }
 
-fn lock_number(key: &SubjectKey) -> i64 {
+fn sorted_locks(locks: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut locks: Vec<i64> = locks.collect();
+    locks.sort_unstable();
+    locks.dedup();
+    locks
+}
+
+/// The number that stands for a name in PostgreSQL's table of advisory locks.
+fn number(name: &[&str]) -> i64 {
     let mut hash = Sha256::new();
-    for part in [key.provider, &key.account_key, key.subject.kind.as_str(), &key.subject.id] {
+    for part in name {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
@@ -145,6 +170,63 @@ impl StoredFact {
             ordinal: self.ordinal,
         })
     }
+}
+
+#[derive(QueryableByName)]
+struct SubscriptionId {
+    #[diesel(sql_type = Text)]
+    id: String,
+}
+
+/// The subscriptions that `users` own, or are named in, within the account of `account`.
+pub fn subscriptions_of_users(
+    connection: &mut PgConnection,
+    account: &SubjectKey,
+    users: &[&str],
+) -> Result<Vec<SubjectKey>, StoreError> {
+    const FIND: &str = "
+        WITH asked AS (SELECT $1 AS provider, $2 AS account, $3 AS users)
+        SELECT DISTINCT f.subject_id AS id FROM ledger_facts f, asked
+         WHERE f.provider = asked.provider AND f.provider_account_id = asked.account
+           AND f.subject_kind = 'subscription' AND f.fact ->> 'app_user_id' = ANY(asked.users)
+        UNION
+        SELECT s.subscription_id FROM subscription_states s, asked
+         WHERE s.provider = asked.provider AND s.provider_account_id = asked.account
+           AND s.app_user_id = ANY(asked.users)";
+    let binds = [Bind::Text(account.provider), Bind::Text(&account.account_key), Bind::Texts(users)];
+    let found: Vec<SubscriptionId> = Sql::new(FIND, &binds).load(connection)?;
+    let key = |row: SubscriptionId| SubjectKey { subject: Subject::subscription(row.id), ..account.clone() };
+    Ok(found.into_iter().map(key).collect())
+}
+
+/// The facts that move what the users of these facts own, followed from user to user.
+pub fn load_transfers<'a>(
+    connection: &mut PgConnection,
+    facts: impl IntoIterator<Item = (&'a SubjectKey, &'a Vec<RecordedFact>)>,
+) -> Result<Vec<(SubjectKey, RecordedFact)>, StoreError> {
+    let mut asking: BTreeSet<SubjectKey> = BTreeSet::new();
+    for (key, facts) in facts {
+        let users = facts.iter().filter_map(|recorded| match &recorded.fact.detail {
+            FactDetail::Subscription(fact) => fact.app_user_id.clone(),
+            _ => None,
+        });
+        asking.extend(users.map(|user| SubjectKey { subject: Subject::user(user), ..key.clone() }));
+    }
+    let (mut asked, mut transfers) = (BTreeSet::new(), Vec::new());
+    while !asking.is_empty() {
+        let found = load_facts(connection, &asking.iter().collect::<Vec<_>>())?;
+        let found: Vec<(SubjectKey, RecordedFact)> =
+            found.into_iter().flat_map(|(key, facts)| facts.into_iter().map(|fact| (key.clone(), fact))).collect();
+        asked.append(&mut asking);
+        for (key, recorded) in &found {
+            if let FactDetail::Transfer(transfer) = &recorded.fact.detail {
+                asking.insert(SubjectKey { subject: Subject::user(&transfer.to), ..key.clone() });
+            }
+        }
+        asking.retain(|key| !asked.contains(key));
+        transfers.extend(found);
+    }
+    Ok(transfers)
 }
 
 /// A ledger table: what identifies a row, and what a fold may change.

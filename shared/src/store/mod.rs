@@ -39,7 +39,10 @@ pub use events::{
 };
 pub use health::{Backlog, backlog, rescue_stranded};
 pub use intake::{AcceptEvent, Accepted, accept};
-pub use ledger::{SubjectKey, insert_facts, load_facts, lock_subjects, upsert_ledgers};
+pub use ledger::{
+    SubjectKey, insert_facts, load_facts, load_transfers, lock_accounts, lock_subjects, subscriptions_of_users,
+    upsert_ledgers,
+};
 pub use ledger_rows::{FactRow, LedgerTable, facts_of, ledger_rows};
 pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
