@@ -2,7 +2,7 @@
 //!
 //! - [`Settings`]: what can be set.
 //! - `lane`: consumes one lane, batch by batch, and settles every message.
-//! - `projector`: one batch in one transaction: lock, load, decode, fold, upsert, settle.
+//! - [`Projector`]: one batch in one transaction: lock, load, decode, fold, upsert, settle.
 //! - `decode`: one stored event becomes facts; pure.
 //! - `recorder`: takes what the broker gave up, tries it once more alone, and records it.
 //! - `housekeeping`: gauges, and the rescue of events that a broker lost.
@@ -18,5 +18,6 @@ mod recorder;
 mod server;
 mod settings;
 
+pub use projector::{DatabaseAway, Projector};
 pub use server::run;
 pub use settings::{Command, Settings, StartError};

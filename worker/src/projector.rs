@@ -7,6 +7,7 @@ use shared::domain::{
     Class, Failure, Lane, Ledger, Outcome, RecordedFact, RetryPolicy, Settlement, SubjectKind, fold, settle,
 };
 use shared::sealing::Sealer;
+use shared::service::Metrics;
 use shared::store::{
     self, Connection, Ending, FailedAttempt, Loaded, NewDeadLetter, NewQuarantine, PgConnection, Pool, Settled,
     StoreError, SubjectKey,
@@ -22,16 +23,16 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Our database is away: nobody's fault, and nobody's attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DatabaseAway;
+pub struct DatabaseAway;
 
 /// Projects events into the ledger.
-pub(crate) struct Projector {
-    pub pool: Pool,
-    pub sealer: Arc<Sealer>,
-    pub policy: RetryPolicy,
+pub struct Projector {
+    pub(crate) pool: Pool,
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) policy: RetryPolicy,
     /// Who we are, in the history of attempts.
-    pub worker: String,
-    pub metrics: WorkerMetrics,
+    pub(crate) worker: String,
+    pub(crate) metrics: WorkerMetrics,
 }
 
 /// What became of one event.
@@ -42,6 +43,11 @@ struct Report {
 }
 
 impl Projector {
+    /// A projector that counts into `metrics`, and signs its attempts as `worker`.
+    pub fn new(pool: Pool, sealer: Arc<Sealer>, policy: RetryPolicy, worker: String, metrics: &mut Metrics) -> Self {
+        Projector { pool, sealer, policy, worker, metrics: WorkerMetrics::register(metrics.registry()) }
+    }
+
     /// Settles the events: afterwards each is processed, ignored, quarantined, waiting for a retry, or a dead letter.
     ///
     /// Tries them in one transaction. When that fails, each goes alone, so that only the guilty one suffers.
@@ -153,7 +159,7 @@ impl Projector {
     }
 
     /// Records that an event could not be projected, in a transaction of its own: the one that failed is rolled back.
-    pub fn record_failure(&self, lane: Lane, id: Uuid, failure: Failure) -> Result<(), DatabaseAway> {
+    pub(crate) fn record_failure(&self, lane: Lane, id: Uuid, failure: Failure) -> Result<(), DatabaseAway> {
         let recorded = store::get(&self.pool).and_then(|mut connection: Connection| {
             store::in_transaction(&mut connection, |connection| {
                 let loaded = store::load_for_processing(connection, &[id])?;

@@ -6,7 +6,6 @@ use shared::service::{AdminListener, Metrics, Stop};
 
 use crate::housekeeping;
 use crate::lane::LaneConsumer;
-use crate::metrics::WorkerMetrics;
 use crate::projector::Projector;
 use crate::recorder::Recorder;
 use crate::settings::{Command, RunSettings, Settings, StartError};
@@ -27,19 +26,14 @@ async fn work(settings: RunSettings) -> Result<(), StartError> {
     let sealer = Arc::new(settings.sealing.sealer()?);
     let (url, topology) = (settings.broker.url()?, settings.broker.topology()?);
     let mut registry = Metrics::of("worker");
-    let metrics = WorkerMetrics::register(registry.registry());
+    let projector = Projector::new(pool.clone(), sealer, settings.retry_policy(), worker_name(), &mut registry);
+    let metrics = projector.metrics.clone();
+    let projector = Arc::new(projector);
     let admin = AdminListener::bind(&settings.worker_admin_listen, registry, pool.clone())
         .map_err(|error| StartError::Bind(error.kind()))?;
     announce(&settings, admin.address)?;
 
     let stop = Stop::default();
-    let projector = Arc::new(Projector {
-        pool: pool.clone(),
-        sealer,
-        policy: settings.retry_policy(),
-        worker: worker_name(),
-        metrics: metrics.clone(),
-    });
     let mut tasks = Vec::new();
     for lane in &settings.lanes {
         let consumer = LaneConsumer {

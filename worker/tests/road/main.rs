@@ -5,6 +5,7 @@ mod harness;
 mod accepting;
 mod dead_letters;
 mod heavy;
+mod histories;
 mod order;
 mod sdk;
 mod store;

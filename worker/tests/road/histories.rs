@@ -1,0 +1,255 @@
+//! The law of the ledger with a real database: random histories, delivered in any order, doubled, cut into batches, over
+//! several workers, with redeliveries, give the rows that in-order delivery gives, to the byte.
+//!
+//! `HISTORIES=10000 deploy/test histories` runs more of them than the default 200.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use shared::domain::{EventId, RetryPolicy};
+use shared::intake::{Inbound, KeyRing, admit};
+use shared::providers::Provider;
+use shared::providers::sample::{self, SampleOptions};
+use shared::sealing::{Column, Sealer};
+use shared::service::Metrics;
+use shared::store::{self, AcceptEvent, Accepted, Pool};
+use uuid::Uuid;
+use worker::Projector;
+
+use crate::harness::{SEALING_KEYS, World, signed};
+
+/// One event of a history.
+#[derive(Debug, Clone)]
+struct Told {
+    event_type: &'static str,
+    /// Which refund, dispute or subscription of the story it is about.
+    own: u8,
+    /// When: few seconds, so that ties are common.
+    second: i64,
+    amount: i64,
+}
+
+/// How a history is delivered.
+#[derive(Debug, Clone)]
+struct Delivery {
+    order: Vec<Told>,
+    /// After how many events each batch ends.
+    cuts: Vec<usize>,
+    workers: usize,
+    /// Which batches come once more.
+    again: Vec<bool>,
+}
+
+fn told(types: &'static [&'static str]) -> impl Strategy<Value = Told> {
+    (prop::sample::select(types), 0..3u8, 0..8i64, 1..20i64).prop_map(|(event_type, own, second, amount)| Told {
+        event_type,
+        own,
+        second,
+        amount: amount * 50,
+    })
+}
+
+/// A history and a way to deliver it. One event of a type and object is told once: its id is made of them.
+fn history(types: &'static [&'static str]) -> impl Strategy<Value = (Vec<Told>, Delivery)> {
+    prop::collection::vec(told(types), 1..9)
+        .prop_map(|mut events| {
+            let mut known = BTreeSet::new();
+            events.retain(|told| known.insert((told.event_type, told.own)));
+            events.sort_by_key(|told| told.second);
+            events
+        })
+        .prop_flat_map(|events| {
+            let cuts = prop::collection::vec(1..4usize, 8);
+            let again = prop::collection::vec(any::<bool>(), 8);
+            (Just(events.clone()), Just(events).prop_shuffle(), cuts, 1..=4usize, again)
+        })
+        .prop_map(|(events, order, cuts, workers, again)| (events, Delivery { order, cuts, workers, again }))
+}
+
+/// The intake and the workers, without the network between them.
+struct Road {
+    world: World,
+    pool: Pool,
+    sealer: Arc<Sealer>,
+    ring: KeyRing,
+    projectors: Vec<Projector>,
+    epoch: DateTime<Utc>,
+}
+
+impl Road {
+    fn new() -> Road {
+        let world = World::new();
+        let sealer = Arc::new(Sealer::from_keyring(SEALING_KEYS).unwrap());
+        let pool = store::connect(&world.database.url, "histories", 8).unwrap();
+        let ring = store::load_key_ring(&mut store::get(&pool).unwrap(), &sealer).unwrap();
+        let projector = |number| {
+            let mut metrics = Metrics::of("test");
+            Projector::new(pool.clone(), sealer.clone(), RetryPolicy::default(), format!("w{number}"), &mut metrics)
+        };
+        let projectors = (0..4).map(projector).collect();
+        Road { world, pool: pool.clone(), sealer: sealer.clone(), ring, projectors, epoch: Utc::now() }
+    }
+
+    /// The event as the account sends it. Both accounts send the same ids, so that their rows can be compared.
+    fn accept(&self, story: &str, account: &str, told: &Told) -> Uuid {
+        let mut options = SampleOptions::new(format!("{story}n{}", told.own), self.epoch + TimeDelta::seconds(told.second));
+        options.payment = Some(format!("pi_{story}"));
+        options.amount_minor = told.amount;
+        options.payment_amount_minor = Some(1000);
+        options.account = Some(account.to_owned());
+        let sample = sample::event(Provider::Stripe, told.event_type, &options).unwrap();
+        let headers = signed(&sample.body);
+        let headers: Vec<(&str, &[u8])> = headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();
+        let now = Utc::now();
+        let inbound = Inbound {
+            provider: Provider::Stripe,
+            endpoint_slug: "main",
+            headers: &headers,
+            body: &sample.body,
+            received_at: now,
+        };
+        let admission = admit(&inbound, &self.ring, now).unwrap();
+        let id = EventId::at(now);
+        let event = AcceptEvent {
+            id,
+            endpoint_id: admission.endpoint.id,
+            provider: "stripe",
+            account_key: admission.account_key,
+            environment: admission.environment,
+            event_id: admission.envelope.event_id,
+            event_type: admission.envelope.event_type,
+            api_version: admission.envelope.api_version,
+            occurred_at: admission.envelope.occurred_at,
+            received_at: id.received_at(),
+            lane: admission.envelope.lane,
+            keys: admission.envelope.keys,
+            signature: admission.signature_header,
+            auth_method: admission.auth_method,
+            key_version: admission.key_version,
+            raw_sha256: admission.raw_sha256,
+            semantic_hash: admission.envelope.semantic_hash,
+            body_bytes: i32::try_from(sample.body.len()).unwrap(),
+            sealed_body: self.sealer.seal(Column::RawBody, id.uuid(), &sample.body).unwrap(),
+        };
+        let accepted = store::accept(&mut store::get(&self.pool).unwrap(), Uuid::nil(), 10, &[event]).unwrap();
+        assert_eq!(accepted, [Accepted::New]);
+        id.uuid()
+    }
+
+    fn deliver_in_order(&self, story: &str, events: &[Told]) {
+        for told in events {
+            let id = self.accept(story, "acct_main", told);
+            self.projectors[0].project(shared::domain::Lane::Payments, &[id]).unwrap();
+        }
+    }
+
+    fn deliver(&self, story: &str, delivery: &Delivery) {
+        let ids: Vec<Uuid> = delivery.order.iter().map(|told| self.accept(story, "acct_connected", told)).collect();
+        let mut batches: Vec<Vec<Uuid>> = Vec::new();
+        let mut rest = ids.as_slice();
+        for (cut, again) in delivery.cuts.iter().zip(&delivery.again) {
+            let (batch, after) = rest.split_at(rest.len().min(*cut));
+            rest = after;
+            batches.push(batch.to_vec());
+            if *again {
+                batches.push(batch.to_vec());
+            }
+        }
+        batches.push(rest.to_vec());
+        std::thread::scope(|scope| {
+            for (worker, projector) in self.projectors.iter().take(delivery.workers).enumerate() {
+                let batches = batches.iter().skip(worker).step_by(delivery.workers);
+                scope.spawn(move || {
+                    for batch in batches.filter(|batch| !batch.is_empty()) {
+                        projector.project(shared::domain::Lane::Payments, batch).unwrap();
+                    }
+                });
+            }
+        });
+    }
+
+    /// Every row and fact of a story as text, without what names the account or our own ids.
+    fn rows(&self, story: &str, account: &str) -> Vec<String> {
+        let table = |table: &str, key: &str, event: &str| {
+            format!(
+                "SELECT '{table} ' || (to_jsonb(t) - '{event}' - 'provider_account_id')::text || ' by ' || i.event_id AS row
+                   FROM {table} t JOIN webhook.inbox i ON i.id = t.{event}
+                  WHERE t.provider_account_id = '{account}' AND t.{key} LIKE '%{story}%'"
+            )
+        };
+        let query = [
+            table("payments", "payment_id", "webhook_event_id"),
+            table("refunds", "refund_id", "webhook_event_id"),
+            table("disputes", "dispute_id", "webhook_event_id"),
+            table("subscription_states", "subscription_id", "webhook_event_id"),
+            table("ledger_facts", "external_event_id", "event_id"),
+        ]
+        .join(" UNION ALL ");
+        let rows = self.world.rows(&format!("{query} ORDER BY 1"));
+        rows.iter().map(|row| row["row"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+const PAYMENT_TYPES: [&str; 16] = [
+    "payment_intent.succeeded",
+    "payment_intent.payment_failed",
+    "payment_intent.canceled",
+    "charge.succeeded",
+    "charge.captured",
+    "charge.updated",
+    "charge.failed",
+    "charge.expired",
+    "charge.refunded",
+    "refund.created",
+    "refund.updated",
+    "refund.failed",
+    "charge.dispute.created",
+    "charge.dispute.funds_withdrawn",
+    "charge.dispute.funds_reinstated",
+    "charge.dispute.closed",
+];
+
+const SUBSCRIPTION_TYPES: [&str; 6] = [
+    "customer.subscription.created",
+    "customer.subscription.updated",
+    "customer.subscription.deleted",
+    "customer.subscription.paused",
+    "invoice.paid",
+    "invoice.payment_failed",
+];
+
+fn check(types: &'static [&'static str], cases: u32) {
+    let road = Road::new();
+    let count = std::cell::Cell::new(0);
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&history(types), |(events, delivery)| {
+        count.set(count.get() + 1);
+        let story = format!("h{:06}h", count.get());
+        road.deliver_in_order(&story, &events);
+        road.deliver(&story, &delivery);
+        prop_assert_eq!(road.rows(&story, "acct_main"), road.rows(&story, "acct_connected"));
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(road.world.number("SELECT count(*) FROM webhook.dead_letters"), 0);
+    assert!(road.world.number("SELECT count(*) FROM ledger_facts") > 0);
+}
+
+/// Half of the histories for each aggregate.
+fn histories() -> u32 {
+    let all = std::env::var("HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
+    std::cmp::max(all, 2) / 2
+}
+
+#[test]
+fn random_histories_of_payments_give_the_same_rows_in_any_order() {
+    check(&PAYMENT_TYPES, histories());
+}
+
+#[test]
+fn random_histories_of_subscriptions_give_the_same_rows_in_any_order() {
+    check(&SUBSCRIPTION_TYPES, histories());
+}
