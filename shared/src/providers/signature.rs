@@ -214,7 +214,7 @@ pub enum VerifyError {
 ///
 /// `headers` holds every header line with its name in lower case. Every active key is tried against every signature,
 /// without an early exit, so that the time taken does not tell which one was close. A wrong signature is reported
-/// before a wrong time: `Timestamp` therefore means a sender who holds the secret.
+/// before a wrong time: a well-formed time outside the tolerance comes from somebody who holds the secret.
 ///
 /// # Errors
 /// See [`VerifyError`].

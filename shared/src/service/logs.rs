@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 /// What is logged unless RUST_LOG says otherwise. Libraries quote addresses and peers' words, so they stay silent: what
 /// matters of their failures we log ourselves.
-const DEFAULT_FILTER: &str = "info,lapin=off,actix_server=warn,actix_http=off,r2d2=off";
+const DEFAULT_FILTER: &str = "info,lapin=off,tracing=off,actix_server=warn,actix_http=off,r2d2=off";
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
