@@ -21,7 +21,7 @@ pub struct Manager {
 /// The pool could not be set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    #[error("DATABASE_URL must begin with postgres:// or postgresql://")]
+    #[error("must begin with postgres:// or postgresql://")]
     NotAUrl,
 }
 

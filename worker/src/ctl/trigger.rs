@@ -36,7 +36,7 @@ pub(super) struct Trigger {
     /// Where the ingress listens
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = address)]
     ingress: String,
-    /// The end of all ids; events with the same one tell of the same payment. Else a new one
+    /// What all ids are made of; events with the same one tell of the same payment. Else a new one
     #[arg(long, value_parser = suffix)]
     suffix: Option<String>,
     /// The payment that it is about, where it is not the one of the suffix
