@@ -19,7 +19,7 @@ pub struct Baseline {
 /// One run of pgbench.
 #[derive(Debug, Clone, Copy)]
 pub struct BaselinePoint {
-    pub clients: u32,
+    pub clients: u16,
     pub per_second: f64,
     /// Median of a transaction, in milliseconds.
     pub p50: f64,
@@ -35,7 +35,7 @@ impl Baseline {
         Ok(Baseline { url, script, threads })
     }
 
-    pub fn run(&self, clients: u32, seconds: f64, folder: &std::path::Path) -> Result<BaselinePoint, Failed> {
+    pub fn run(&self, clients: u16, seconds: f64, folder: &std::path::Path) -> Result<BaselinePoint, Failed> {
         let mut connection = PgConnection::establish(&self.url)?;
         stage::run(&mut connection, "CHECKPOINT")?;
         // Ids go on where the last run ended.
@@ -50,7 +50,7 @@ impl Baseline {
             .arg(format!("--file={}", self.script.display()))
             .arg(format!("--define=n={first}"))
             .arg(format!("--client={clients}"))
-            .arg(format!("--jobs={}", self.threads.min(clients as usize)))
+            .arg(format!("--jobs={}", self.threads.min(clients.into())))
             .arg(format!("--time={}", seconds.ceil()))
             .arg(url)
             .output()?;

@@ -46,7 +46,7 @@ pub struct Driven {
 pub fn drive(
     address: SocketAddr,
     requests: &Arc<Requests>,
-    connections: usize,
+    connections: u16,
     pace: Pace,
     seconds: f64,
 ) -> Result<Driven, Failed> {
@@ -64,11 +64,11 @@ pub fn drive(
 async fn drive_all(
     address: SocketAddr,
     requests: Arc<Requests>,
-    connections: usize,
+    connections: u16,
     pace: Pace,
     seconds: f64,
 ) -> Result<Driven, Failed> {
-    let mut streams = Vec::with_capacity(connections);
+    let mut streams = Vec::with_capacity(connections.into());
     for _ in 0..connections {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;

@@ -68,7 +68,7 @@ fn run(settings: &Settings) -> Result<Report, Failed> {
     let baseline = Baseline::set_up(&stage, settings)?;
     let mut report = Report::new(&stage, settings)?;
     for round in 1..=settings.rounds() {
-        for connections in settings::CONNECTIONS {
+        for connections in settings.connections.iter().copied() {
             eprintln!("round {round}: {connections} connections");
             report.null.push(null::measure(connections, seconds.min(2.0))?);
             let point = measure(&stage, &format!("r{round}c{connections}"), Offered::full(connections), seconds)?;
@@ -76,7 +76,7 @@ fn run(settings: &Settings) -> Result<Report, Failed> {
         }
         eprintln!("round {round}: {} events a second", settings::STEADY_RATE);
         report.steady.push(measure(&stage, &format!("r{round}steady"), Offered::steady(), seconds * 2.0)?);
-        for clients in settings::CLIENTS {
+        for clients in settings.clients.iter().copied() {
             eprintln!("round {round}: pgbench with {clients} clients");
             report.pgbench.push(baseline.run(clients, seconds, &stage.folder)?);
         }

@@ -15,18 +15,18 @@ use crate::{Failed, failed};
 
 /// More than any machine that this runs on will take in a second; what is not sent was only prepared.
 const MOST_PER_SECOND: f64 = 15_000.0;
-const STEADY_CONNECTIONS: usize = 16;
+const STEADY_CONNECTIONS: u16 = 16;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What is sent at one point.
 #[derive(Debug, Clone, Copy)]
 pub struct Offered {
-    pub connections: usize,
+    pub connections: u16,
     pub pace: Pace,
 }
 
 impl Offered {
-    pub fn full(connections: usize) -> Self {
+    pub fn full(connections: u16) -> Self {
         Offered { connections, pace: Pace::Full }
     }
 
@@ -57,7 +57,7 @@ impl Latency {
 /// One point of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
-    pub connections: usize,
+    pub connections: u16,
     pub events: usize,
     /// Answered 200 per second, from the first request to the last answer.
     pub accepted_per_second: f64,

@@ -17,14 +17,14 @@ const PREPARED: usize = 20_000;
 /// What the driver manages against nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct NullPoint {
-    pub connections: usize,
+    pub connections: u16,
     pub per_second: f64,
     /// Processor time that the driver takes for one request, in microseconds.
     pub driver_micros: f64,
 }
 
 /// Sends the same bytes over as many connections as a real point does.
-pub fn measure(connections: usize, seconds: f64) -> Result<NullPoint, Failed> {
+pub fn measure(connections: u16, seconds: f64) -> Result<NullPoint, Failed> {
     let (stop, stopped) = oneshot::channel::<()>();
     let (bound, address) = std::sync::mpsc::channel();
     let requests = Arc::new(Requests::prepare("null", PREPARED)?);

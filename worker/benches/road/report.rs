@@ -6,7 +6,7 @@ use crate::cpu::Shares;
 use crate::measure::{Latency, Point};
 use crate::null::NullPoint;
 use crate::requests::Requests;
-use crate::settings::{CLIENTS, CONNECTIONS, STEADY_RATE, Settings};
+use crate::settings::{STEADY_RATE, Settings};
 use crate::stage::{self, Stage};
 
 /// The share of all cores above which it is the processor that limits.
@@ -18,6 +18,8 @@ pub struct Report {
     pub full: Vec<Point>,
     pub steady: Vec<Point>,
     pub pgbench: Vec<BaselinePoint>,
+    connections: Vec<u16>,
+    clients: Vec<u16>,
     rounds: u32,
     seconds: f64,
     workers: u16,
@@ -66,6 +68,8 @@ impl Report {
             full: Vec::new(),
             steady: Vec::new(),
             pgbench: Vec::new(),
+            connections: settings.connections.clone(),
+            clients: settings.clients.clone(),
             rounds: settings.rounds(),
             seconds: settings.seconds_per_point(),
             workers: settings.workers,
@@ -79,25 +83,25 @@ impl Report {
         })
     }
 
-    fn full_at(&self, connections: usize) -> impl Iterator<Item = &Point> {
+    fn full_at(&self, connections: u16) -> impl Iterator<Item = &Point> {
         self.full.iter().filter(move |point| point.connections == connections)
     }
 
-    fn at(&self, connections: usize, figure: impl Fn(&Point) -> f64) -> f64 {
+    fn at(&self, connections: u16, figure: impl Fn(&Point) -> f64) -> f64 {
         median(self.full_at(connections).map(figure))
     }
 
-    fn best(&self, figure: impl Fn(&Point) -> f64 + Copy) -> (usize, f64) {
-        let each = CONNECTIONS.into_iter().map(|connections| (connections, self.at(connections, figure)));
+    fn best(&self, figure: impl Fn(&Point) -> f64 + Copy) -> (u16, f64) {
+        let each = self.connections.iter().copied().map(|connections| (connections, self.at(connections, figure)));
         each.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
     }
 
-    fn pgbench_at(&self, clients: u32, figure: impl Fn(&BaselinePoint) -> f64) -> f64 {
+    fn pgbench_at(&self, clients: u16, figure: impl Fn(&BaselinePoint) -> f64) -> f64 {
         median(self.pgbench.iter().filter(|point| point.clients == clients).map(figure))
     }
 
-    fn pgbench_best(&self) -> (u32, f64) {
-        let each = CLIENTS.into_iter().map(|clients| (clients, self.pgbench_at(clients, |point| point.per_second)));
+    fn pgbench_best(&self) -> (u16, f64) {
+        let each = self.clients.iter().copied().map(|clients| (clients, self.pgbench_at(clients, |point| point.per_second)));
         each.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
     }
 
@@ -150,7 +154,7 @@ impl Report {
         println!("\nFull load: every connection sends its next event as soon as the last one is answered");
         println!("             answered 200        milliseconds       in the ledger           milliseconds");
         println!("connections   per second     p50     p95     p99     per second     p50      p95      p99");
-        for connections in CONNECTIONS {
+        for connections in self.connections.iter().copied() {
             let at = |figure: fn(&Point) -> f64| self.at(connections, figure);
             println!(
                 "{connections:>11} {:>12.0} {:>7.2} {:>7.2} {:>7.2} {:>14.0} {:>7.1} {:>8.1} {:>8.1}",
@@ -202,7 +206,7 @@ impl Report {
     fn print_costs(&self) {
         println!("\nCores kept busy while sending, of {}", self.cores);
         println!("connections  ingress  workers  PostgreSQL  RabbitMQ  driver    sum   limited by");
-        for connections in CONNECTIONS {
+        for connections in self.connections.iter().copied() {
             let busy = self.shares(connections);
             println!(
                 "{connections:>11} {:>8.2} {:>8.2} {:>11.2} {:>9.2} {:>7.2} {:>6.2}   {}",
@@ -217,7 +221,7 @@ impl Report {
         }
         println!("\nThe driver alone, against a server that only answers");
         println!("connections   requests per second   driver's microseconds a request");
-        for connections in CONNECTIONS {
+        for connections in self.connections.iter().copied() {
             println!(
                 "{connections:>11} {:>21.0} {:>33.1}",
                 self.null_at(connections, |point| point.per_second),
@@ -229,7 +233,7 @@ impl Report {
     fn print_baseline(&self) {
         println!("\nThe same rows by pgbench, one event a transaction, prepared statements");
         println!("clients   transactions per second   median in milliseconds");
-        for clients in CLIENTS {
+        for clients in self.clients.iter().copied() {
             println!(
                 "{clients:>7} {:>25.0} {:>24.2}",
                 self.pgbench_at(clients, |point| point.per_second),
@@ -238,11 +242,11 @@ impl Report {
         }
     }
 
-    fn null_at(&self, connections: usize, figure: impl Fn(&NullPoint) -> f64) -> f64 {
+    fn null_at(&self, connections: u16, figure: impl Fn(&NullPoint) -> f64) -> f64 {
         median(self.null.iter().filter(|point| point.connections == connections).map(figure))
     }
 
-    fn shares(&self, connections: usize) -> Shares {
+    fn shares(&self, connections: u16) -> Shares {
         Shares {
             ingress: self.at(connections, |point| point.while_sending.ingress),
             workers: self.at(connections, |point| point.while_sending.workers),
@@ -281,13 +285,13 @@ impl Report {
             "pgbench_per_second": baseline,
             "pgbench_clients": best_clients,
             "pgbench_one_client_ms": self.pgbench_at(1, |point| point.p50),
-            "full": CONNECTIONS.map(|connections| self.full_json(connections)),
+            "full": self.connections.iter().map(|connections| self.full_json(*connections)).collect::<Vec<_>>(),
             "steady": self.steady_json(),
-            "pgbench": CLIENTS.map(|clients| json!({
+            "pgbench": self.clients.iter().copied().map(|clients| json!({
                 "clients": clients,
                 "per_second": self.pgbench_at(clients, |point| point.per_second),
                 "p50_ms": self.pgbench_at(clients, |point| point.p50),
-            })),
+            })).collect::<Vec<_>>(),
             "targets_met": self.targets_met(),
         });
         if let Some(fields) = object.as_object_mut() {
@@ -296,7 +300,7 @@ impl Report {
         object
     }
 
-    fn full_json(&self, connections: usize) -> Value {
+    fn full_json(&self, connections: u16) -> Value {
         let busy = self.shares(connections);
         json!({
             "connections": connections,
@@ -319,7 +323,7 @@ impl Report {
         })
     }
 
-    fn latency(&self, connections: usize, latency: impl Fn(&Point) -> Latency) -> Value {
+    fn latency(&self, connections: u16, latency: impl Fn(&Point) -> Latency) -> Value {
         latency_json(self.full_at(connections).map(latency).collect())
     }
 

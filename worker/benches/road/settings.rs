@@ -2,10 +2,6 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// How many connections send at once, at the points of full load.
-pub const CONNECTIONS: [usize; 4] = [1, 16, 64, 256];
-/// How many clients pgbench gets, to find its best.
-pub const CLIENTS: [u32; 6] = [1, 4, 8, 16, 32, 64];
 /// Events per second of the point of steady load.
 pub const STEADY_RATE: u32 = 100;
 
@@ -19,6 +15,12 @@ pub struct Settings {
     /// How long each point is measured, in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
+    /// How many connections send at once, at the points of full load
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256], value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub connections: Vec<u16>,
+    /// How many clients pgbench gets, to find its best
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 8, 16, 32, 64], value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub clients: Vec<u16>,
     /// One short round: shows that everything works, not how fast it is
     #[arg(long)]
     quick: bool,

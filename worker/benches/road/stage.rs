@@ -154,6 +154,8 @@ fn start(
 ) -> Result<(Process, String), Failed> {
     let address_file = folder.join(format!("{name}.addresses"));
     let log = folder.join(format!("{name}.log"));
+    // One of an earlier run would be believed.
+    let _ = std::fs::remove_file(&address_file);
     let child = Command::new(binary(program))
         .args(arguments)
         .envs(environment.iter().copied())
