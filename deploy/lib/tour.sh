@@ -66,7 +66,7 @@ show() {
 
 # Rows of this tour carry its name in their ids: an older tour in the same database is not mistaken for it.
 payment() { printf "SELECT %s FROM payments WHERE payment_id LIKE '%%%s'" "$1" "$2"; }
-event() { printf "SELECT %s FROM webhook.inbox WHERE event_id LIKE '%%%s' AND event_type = '%s'" "$1" "$2" "$3"; }
+event() { printf "SELECT %s FROM webhook.inbox WHERE event_id LIKE '%%%s%%' AND event_type = '%s'" "$1" "$2" "$3"; }
 
 tour() {
   local name
@@ -142,14 +142,14 @@ tour_dead_letter() {
        ALTER TABLE payments ADD CONSTRAINT tour_refuses CHECK (payment_id NOT LIKE '%$1') NOT VALID"
   send payment_intent.succeeded "$1" --amount 4200 --currency usd
   becomes "the event is dead, and accepted all the same" dead "$(event status "$1" payment_intent.succeeded)"
-  dead=$(sql "SELECT id FROM webhook.dead_letters WHERE external_event_id LIKE '%$1' AND status = 'open'")
+  dead=$(sql "SELECT id FROM webhook.dead_letters WHERE external_event_id LIKE '%$1%' AND status = 'open'")
   show dlq list
   show dlq show "$dead"
   note "The cause is fixed (the constraint is dropped) and the dead letter is sent the same road again."
   stop_refusing
   show dlq replay "$dead" --reason "guided tour: the constraint that refused it is gone"
   becomes "the event is processed" processed "$(event status "$1" payment_intent.succeeded)"
-  becomes "the dead letter is resolved" resolved "SELECT status FROM webhook.dead_letters WHERE external_event_id LIKE '%$1'"
+  becomes "the dead letter is resolved" resolved "SELECT status FROM webhook.dead_letters WHERE external_event_id LIKE '%$1%'"
   becomes "the payment is in the ledger" "paid 42.00" "$(payment "status || ' ' || round(captured_amount, 2)" "$1")"
 }
 

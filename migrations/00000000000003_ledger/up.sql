@@ -3,7 +3,7 @@
 CREATE TABLE ledger_facts (
     provider            text NOT NULL,
     provider_account_id text NOT NULL,
-    subject_kind        text NOT NULL CHECK (subject_kind IN ('payment', 'unlinked', 'subscription')),
+    subject_kind        text NOT NULL CHECK (subject_kind IN ('payment', 'unlinked', 'subscription', 'user')),
     subject_id          text NOT NULL CHECK (subject_id <> ''),
     event_id            uuid NOT NULL,
     -- The position of the fact among those of its event.
@@ -15,6 +15,9 @@ CREATE TABLE ledger_facts (
     PRIMARY KEY (provider, provider_account_id, subject_kind, subject_id, event_id, ordinal)
 );
 CREATE INDEX ledger_facts_event ON ledger_facts (event_id);
+-- Which subscriptions name a user: asked when a user's purchases move to another.
+CREATE INDEX ledger_facts_user ON ledger_facts (provider, provider_account_id, (fact ->> 'app_user_id'))
+    WHERE subject_kind = 'subscription';
 
 CREATE TABLE payments (
     provider            text NOT NULL,
@@ -58,7 +61,7 @@ CREATE TABLE refunds (
     refund_id           text NOT NULL CHECK (refund_id <> ''),
     payment_id          text CHECK (payment_id <> ''),
     charge_id           text,
-    status              text NOT NULL CHECK (status IN ('pending', 'succeeded', 'failed', 'canceled')),
+    status              text NOT NULL CHECK (status IN ('pending', 'succeeded', 'failed', 'canceled', 'reversed')),
     currency            text NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     amount              numeric NOT NULL CHECK (amount >= 0),
     reason              text,
@@ -73,7 +76,7 @@ CREATE TABLE refunds (
     CONSTRAINT refunds_environment CHECK (
         environment = CASE WHEN provider_account_id LIKE '%:sandbox' THEN 'sandbox' ELSE 'production' END),
     CONSTRAINT refunds_done_has_time CHECK ((status = 'succeeded') = (refunded_at IS NOT NULL)),
-    CONSTRAINT refunds_failed_has_time CHECK ((status IN ('failed', 'canceled')) = (failed_at IS NOT NULL)),
+    CONSTRAINT refunds_failed_has_time CHECK ((status IN ('failed', 'canceled', 'reversed')) = (failed_at IS NOT NULL)),
     CONSTRAINT refunds_review_has_reason CHECK (needs_review = (review_reason IS NOT NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX refunds_payment ON refunds (provider, provider_account_id, payment_id);

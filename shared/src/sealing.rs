@@ -56,6 +56,8 @@ pub struct Sealer {
     /// The key that seals; `None` stores plaintext.
     current: Option<String>,
     ciphers: BTreeMap<String, Aes256Gcm>,
+    /// Whether values that are not sealed open. Else whoever can write a row could put words into it.
+    opens_plaintext: bool,
 }
 
 impl fmt::Debug for Sealer {
@@ -86,6 +88,8 @@ pub enum OpenError {
     Format,
     #[error("the value is sealed with key {0:?}, which is not in SEALING_KEYS")]
     UnknownKey(String),
+    #[error("the value is not sealed; only a process with ALLOW_PLAINTEXT_PAYLOADS=1 opens such values")]
+    NotSealed,
     #[error("the value was changed, or belongs to another row")]
     Tampered,
     #[error("the value does not decompress")]
@@ -119,12 +123,17 @@ impl Sealer {
             }
             current.get_or_insert_with(|| id.to_owned());
         }
-        Ok(Sealer { current, ciphers })
+        Ok(Sealer { current, ciphers, opens_plaintext: false })
     }
 
     /// Stores plaintext. For development only, and never by default.
     pub fn plaintext() -> Self {
-        Sealer { current: None, ciphers: BTreeMap::new() }
+        Sealer { current: None, ciphers: BTreeMap::new(), opens_plaintext: true }
+    }
+
+    /// Opens unsealed values too, such as those stored before there were keys.
+    pub fn opening_plaintext(self) -> Self {
+        Sealer { opens_plaintext: true, ..self }
     }
 
     /// Whether new values are stored unencrypted.
@@ -153,6 +162,7 @@ impl Sealer {
     /// Opens a value that [`Sealer::seal`] made for the same column and row.
     pub fn open(&self, column: Column, row: Uuid, stored: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
         match stored.split_first() {
+            Some((&PLAIN, _)) if !self.opens_plaintext => Err(OpenError::NotSealed),
             Some((&PLAIN, value)) => Ok(Zeroizing::new(value.to_vec())),
             Some((&SEALED, rest)) => {
                 let (&id_length, rest) = rest.split_first().ok_or(OpenError::Format)?;
@@ -226,6 +236,13 @@ mod tests {
         assert_eq!(*rotated.open(Column::RawBody, row(1), &sealed).unwrap(), b"x");
         let only_new = Sealer::from_keyring(TWO).unwrap();
         assert_eq!(only_new.open(Column::RawBody, row(1), &sealed), Err(OpenError::UnknownKey("2026-11".into())));
+    }
+
+    #[test]
+    fn a_sealed_store_does_not_believe_unsealed_values() {
+        let sealer = Sealer::from_keyring(ONE).unwrap();
+        assert_eq!(sealer.open(Column::RawBody, row(1), b"\0{}"), Err(OpenError::NotSealed));
+        assert_eq!(*sealer.opening_plaintext().open(Column::RawBody, row(1), b"\0{}").unwrap(), b"{}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn open(loaded: &Loaded, sealer: &Sealer) -> Result<StoredEvent, Failure> {
     let body = sealer.open(Column::RawBody, loaded.id, sealed).map_err(|error| match &error {
         // A worker that was not given the key yet; another one may have it.
         OpenError::UnknownKey(_) => failure(Class::Transient, "sealing_key_missing", &error.to_string()),
-        OpenError::Format | OpenError::Tampered | OpenError::Damaged => {
+        OpenError::Format | OpenError::NotSealed | OpenError::Tampered | OpenError::Damaged => {
             failure(Class::Permanent, "body_unreadable", &error.to_string())
         }
     })?;

@@ -263,7 +263,7 @@ impl<'a> Projection<'a> {
         store::lock_subjects(connection, subjects.iter().copied())?;
         store::insert_facts(connection, &new)?;
         let facts = store::load_facts(connection, &subjects.into_iter().collect::<Vec<_>>())?;
-        let ledgers: Vec<_> = facts.iter().map(|(key, facts)| (*key, fold(&key.subject, facts))).collect();
+        let ledgers: Vec<_> = facts.iter().map(|(key, facts)| (*key, fold(&key.subject, facts, &[]))).collect();
         let changed = store::upsert_ledgers(connection, &ledgers)?.into_iter().collect();
         Ok(Projection { facts, ledgers, changed })
     }

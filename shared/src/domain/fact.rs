@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{DisputeFact, EventId, PaymentFact, RefundFact, SubscriptionFact, Time};
+use super::{DisputeFact, EventId, PaymentFact, RefundFact, SubscriptionFact, Time, TransferFact};
 
 /// What a fact is about, within one provider account. All facts of one subject are folded together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +18,9 @@ pub enum SubjectKind {
     Unlinked,
     /// A subscription with all its items.
     Subscription,
+    /// A user, of whom it is told that their purchases moved to another. No rows of its own: the fold of every
+    /// subscription of the user reads it.
+    User,
 }
 
 impl SubjectKind {
@@ -26,13 +29,14 @@ impl SubjectKind {
             SubjectKind::Payment => "payment",
             SubjectKind::Unlinked => "unlinked",
             SubjectKind::Subscription => "subscription",
+            SubjectKind::User => "user",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [SubjectKind::Payment, SubjectKind::Unlinked, SubjectKind::Subscription]
+        [SubjectKind::Payment, SubjectKind::Unlinked, SubjectKind::Subscription, SubjectKind::User]
             .into_iter()
-            .find(|k| k.as_str() == text)
+            .find(|kind| kind.as_str() == text)
     }
 }
 
@@ -47,6 +51,10 @@ impl Subject {
 
     pub fn subscription(id: impl Into<String>) -> Self {
         Subject { kind: SubjectKind::Subscription, id: id.into() }
+    }
+
+    pub fn user(id: impl Into<String>) -> Self {
+        Subject { kind: SubjectKind::User, id: id.into() }
     }
 }
 
@@ -67,16 +75,18 @@ pub enum FactDetail {
     Refund(RefundFact),
     Dispute(DisputeFact),
     Subscription(SubscriptionFact),
+    Transfer(TransferFact),
 }
 
 impl FactDetail {
-    /// `payment`, `refund`, `dispute` or `subscription`.
+    /// `payment`, `refund`, `dispute`, `subscription` or `transfer`.
     pub fn kind(&self) -> &'static str {
         match self {
             FactDetail::Payment(_) => "payment",
             FactDetail::Refund(_) => "refund",
             FactDetail::Dispute(_) => "dispute",
             FactDetail::Subscription(_) => "subscription",
+            FactDetail::Transfer(_) => "transfer",
         }
     }
 
@@ -87,6 +97,7 @@ impl FactDetail {
             FactDetail::Refund(fact) => fact.status.rank(),
             FactDetail::Dispute(fact) => fact.rank(),
             FactDetail::Subscription(fact) => fact.step.rank(),
+            FactDetail::Transfer(_) => TransferFact::RANK,
         }
     }
 }

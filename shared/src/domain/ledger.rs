@@ -33,12 +33,11 @@ impl Review {
     }
 }
 
-/// Folds all facts of one subject into its rows. Neither order nor repetition in the slice matter.
-pub fn fold(subject: &Subject, facts: &[RecordedFact]) -> Ledger {
-    let mut facts: Vec<&RecordedFact> = facts.iter().collect();
-    facts.sort_by(|a, b| a.order().cmp(&b.order()));
-    // The order names a fact: the same one given twice counts once.
-    facts.dedup_by(|a, b| a.order() == b.order());
+/// Folds all facts of one subject into its rows. Neither order nor repetition in the slices matter.
+///
+/// `transfers` are the facts of the users that the subject's facts name; only subscriptions read them.
+pub fn fold(subject: &Subject, facts: &[RecordedFact], transfers: &[RecordedFact]) -> Ledger {
+    let facts = in_order(facts);
     match subject.kind {
         SubjectKind::Payment => fold_payment(&subject.id, &facts),
         SubjectKind::Unlinked => {
@@ -49,7 +48,7 @@ pub fn fold(subject: &Subject, facts: &[RecordedFact]) -> Ledger {
         }
         SubjectKind::Subscription => {
             let mut reviews = Vec::new();
-            let mut subscriptions = subscription::fold(&subject.id, &facts, &mut reviews);
+            let mut subscriptions = subscription::fold(&subject.id, &facts, &in_order(transfers), &mut reviews);
             if let Some(review) = reviews.first() {
                 for row in &mut subscriptions {
                     row.needs_review = true;
@@ -58,7 +57,16 @@ pub fn fold(subject: &Subject, facts: &[RecordedFact]) -> Ledger {
             }
             Ledger { subscriptions, reviews, ..Ledger::default() }
         }
+        SubjectKind::User => Ledger::default(),
     }
+}
+
+fn in_order(facts: &[RecordedFact]) -> Vec<&RecordedFact> {
+    let mut facts: Vec<&RecordedFact> = facts.iter().collect();
+    facts.sort_by(|a, b| a.order().cmp(&b.order()));
+    // The order names a fact: the same one given twice counts once.
+    facts.dedup_by(|a, b| a.order() == b.order());
+    facts
 }
 
 fn fold_payment(payment_id: &str, facts: &[&RecordedFact]) -> Ledger {
@@ -85,8 +93,9 @@ fn total(
     reviews: &mut Vec<Review>,
 ) {
     let known: Decimal = refunds.iter().filter(|r| r.status.is_money_out()).map(|r| r.amount).sum();
-    payment.refunded_amount = known + unexplained_refunds(facts);
-    payment.disputed_amount = disputes.iter().map(Dispute::money_out).sum();
+    // Normalised, so that equal totals are equal to the letter, whichever addends they come from.
+    payment.refunded_amount = (known + unexplained_refunds(facts)).normalize();
+    payment.disputed_amount = disputes.iter().map(Dispute::money_out).sum::<Decimal>().normalize();
     payment.dispute_status = disputes.iter().map(|d| d.status).max_by_key(|status| status.urgency());
 
     if payment.status == PaymentStatus::Paid && payment.refunded_amount > Decimal::ZERO {
@@ -126,7 +135,7 @@ fn last_change(payment: &Payment, refunds: &[Refund], disputes: &[Dispute], fact
 fn unexplained_refunds(facts: &[&RecordedFact]) -> Decimal {
     let statements = facts.iter().filter_map(|recorded| match &recorded.fact.detail {
         FactDetail::Payment(fact) => fact.refunded.map(|total| (recorded.fact.occurred_at, total.amount())),
-        FactDetail::Refund(_) | FactDetail::Dispute(_) | FactDetail::Subscription(_) => None,
+        FactDetail::Refund(_) | FactDetail::Dispute(_) | FactDetail::Subscription(_) | FactDetail::Transfer(_) => None,
     });
     // Of two statements in one second, the one that knows of more refunds is the later one.
     let statement = statements.max();

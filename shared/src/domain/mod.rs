@@ -9,6 +9,7 @@ mod payment;
 mod refund;
 mod settle;
 mod subscription;
+mod transfer;
 
 pub use dispute::{Dispute, DisputeFact, DisputeStatus, Funds};
 pub use event::{Environment, EventId, Lane, Time};
@@ -19,6 +20,7 @@ pub use payment::{Payment, PaymentFact, PaymentStatus, PaymentStep};
 pub use refund::{Refund, RefundFact, RefundStatus};
 pub use settle::{Class, Failure, Outcome, RetryPolicy, Settlement, settle};
 pub use subscription::{Subscription, SubscriptionFact, SubscriptionItem, SubscriptionStatus, SubscriptionStep};
+pub use transfer::TransferFact;
 
 /// What a fact does to a state: the vocabulary of every state table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -91,6 +91,30 @@ impl Money {
         Ok(Money { amount: amount.normalize(), currency })
     }
 
+    /// Reads an amount in major units from its own digits, such as `4.99`, never through a float.
+    ///
+    /// `exponent` is the number of decimals that the currency has at this provider; more is refused, not rounded.
+    pub fn from_major_digits(digits: &str, exponent: u32, currency: Currency) -> Result<Self, MoneyError> {
+        let unsigned = digits.strip_prefix('-').unwrap_or(digits);
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+        let digits_only = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if !digits_only(whole) || !digits_only(fraction) {
+            return Err(MoneyError::NotMinorUnits);
+        }
+        let amount: Decimal = digits.parse().map_err(|_| MoneyError::TooLarge)?;
+        let amount = amount.normalize();
+        if amount.is_sign_negative() && !amount.is_zero() {
+            return Err(MoneyError::Negative);
+        }
+        if amount.scale() > exponent {
+            return Err(MoneyError::NotMinorUnits);
+        }
+        if amount > Decimal::from(i64::MAX) {
+            return Err(MoneyError::TooLarge);
+        }
+        Ok(Money { amount, currency })
+    }
+
     pub fn zero(currency: Currency) -> Self {
         Money { amount: Decimal::ZERO, currency }
     }
@@ -134,6 +158,25 @@ mod tests {
         assert_eq!(minor("-5", 2, "USD"), Err(MoneyError::Negative));
         for odd in ["", "-", "1.0", "5e3", "0x10", " 5", "5,000", "5000abc", "+5", "٣"] {
             assert_eq!(minor(odd, 2, "USD"), Err(MoneyError::NotMinorUnits), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn major_units_are_read_digit_by_digit() {
+        let major = |digits: &str, exponent| {
+            Money::from_major_digits(digits, exponent, "USD".parse()?).map(|m| m.amount().to_string())
+        };
+        assert_eq!(major("4.99", 2).unwrap(), "4.99");
+        assert_eq!(major("4.990", 2).unwrap(), "4.99");
+        assert_eq!(major("0", 0).unwrap(), "0");
+        assert_eq!(major("-0.00", 2).unwrap(), "0");
+        assert_eq!(major("98.9009", 2), Err(MoneyError::NotMinorUnits));
+        assert_eq!(major("10000.5", 0), Err(MoneyError::NotMinorUnits));
+        assert_eq!(major("-1", 2), Err(MoneyError::Negative));
+        assert_eq!(major("99999999999999999999", 2), Err(MoneyError::TooLarge));
+        assert_eq!(major(&"9".repeat(99), 2), Err(MoneyError::TooLarge));
+        for odd in ["", ".", "1.", ".5", "1e3", "1,0", " 1", "+1", "1.0.0", "NaN"] {
+            assert_eq!(major(odd, 2), Err(MoneyError::NotMinorUnits), "{odd:?}");
         }
     }
 

@@ -164,8 +164,10 @@ pub(super) fn transition(now: PaymentStatus, step: PaymentStep) -> Transition<Pa
 /// Folds the payment facts among `facts`, which are in order. Totals of refunds and disputes are filled in later.
 pub(super) fn fold(payment_id: &str, facts: &[&RecordedFact], reviews: &mut Vec<Review>) -> Option<Payment> {
     let mut payment: Option<Payment> = None;
+    let mut is_told_of = false;
     for recorded in facts {
         let super::FactDetail::Payment(fact) = &recorded.fact.detail else { continue };
+        is_told_of |= fact.step != PaymentStep::Noted;
         let row = payment.get_or_insert_with(|| Payment::unknown(payment_id, recorded.event_id));
         let before = row.clone();
         row.apply(fact, recorded, reviews);
@@ -173,7 +175,8 @@ pub(super) fn fold(payment_id: &str, facts: &[&RecordedFact], reviews: &mut Vec<
             row.webhook_event_id = recorded.event_id;
         }
     }
-    payment
+    // References alone are no payment: nobody has said yet that there is one.
+    payment.filter(|_| is_told_of)
 }
 
 impl Payment {

@@ -11,6 +11,8 @@ pub enum RefundStatus {
     Succeeded,
     Failed,
     Canceled,
+    /// The money came back to us after the refund was done.
+    Reversed,
 }
 
 impl RefundStatus {
@@ -20,6 +22,7 @@ impl RefundStatus {
             RefundStatus::Succeeded => 11,
             RefundStatus::Canceled => 12,
             RefundStatus::Failed => 13,
+            RefundStatus::Reversed => 14,
         }
     }
 
@@ -27,7 +30,7 @@ impl RefundStatus {
     pub fn is_money_out(self) -> bool {
         match self {
             RefundStatus::Pending | RefundStatus::Succeeded => true,
-            RefundStatus::Failed | RefundStatus::Canceled => false,
+            RefundStatus::Failed | RefundStatus::Canceled | RefundStatus::Reversed => false,
         }
     }
 }
@@ -74,17 +77,21 @@ pub(super) fn transition(now: RefundStatus, told: RefundStatus) -> Transition<Re
     use Transition::{Review, Same, To};
     match (now, told) {
         (S::Pending, S::Pending) => Same,
-        (S::Pending, S::Succeeded | S::Failed | S::Canceled) => To(told),
+        (S::Pending, S::Succeeded | S::Failed | S::Canceled | S::Reversed) => To(told),
 
         (S::Succeeded, S::Pending | S::Succeeded) => Same,
         // A bank may hand the money back days after the refund counted as done.
-        (S::Succeeded, S::Failed | S::Canceled) => To(told),
+        (S::Succeeded, S::Failed | S::Canceled | S::Reversed) => To(told),
 
-        (S::Failed, S::Pending | S::Failed | S::Canceled) => Same,
+        (S::Failed, S::Pending | S::Failed | S::Canceled | S::Reversed) => Same,
         (S::Failed, S::Succeeded) => Review("refund_succeeded_after_failed"),
 
-        (S::Canceled, S::Pending | S::Failed | S::Canceled) => Same,
+        (S::Canceled, S::Pending | S::Failed | S::Canceled | S::Reversed) => Same,
         (S::Canceled, S::Succeeded) => Review("refund_succeeded_after_canceled"),
+
+        (S::Reversed, S::Pending | S::Failed | S::Canceled | S::Reversed) => Same,
+        // The store refunds the same purchase a second time.
+        (S::Reversed, S::Succeeded) => To(told),
     }
 }
 
@@ -135,8 +142,11 @@ impl Refund {
             Transition::To(status) => {
                 self.status = status;
                 match status {
-                    RefundStatus::Succeeded => self.refunded_at = Some(at),
-                    RefundStatus::Failed | RefundStatus::Canceled => {
+                    RefundStatus::Succeeded => {
+                        self.refunded_at = Some(at);
+                        self.failed_at = None;
+                    }
+                    RefundStatus::Failed | RefundStatus::Canceled | RefundStatus::Reversed => {
                         self.failed_at = Some(at);
                         self.refunded_at = None;
                     }

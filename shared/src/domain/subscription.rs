@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::transfer::owner;
 use super::{EventId, FactDetail, RecordedFact, Review, Time, Transition};
 
 /// The standing of a subscription.
@@ -43,28 +44,48 @@ impl SubscriptionStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", content = "status", rename_all = "snake_case")]
 pub enum SubscriptionStep {
+    /// Nothing happened to the standing; the event adds references, or tells of a plan.
+    Noted,
     /// A renewal or first charge failed. The standing itself comes with a statement of its own.
     PaymentFailed,
     /// A period was paid for. The standing itself comes with a statement of its own.
     Paid,
     /// The provider states the standing as of `occurred_at`.
     Stands(SubscriptionStatus),
+    /// The period that `ends_at` names is over, and nothing was bought after it. Old news once a later period is known.
+    RanOut,
+    /// A period was bought, first or again: it starts a subscription, renews it, or revives one that had ended.
+    Bought(SubscriptionStatus),
 }
 
 impl SubscriptionStep {
     pub(super) fn rank(self) -> i16 {
         match self {
+            SubscriptionStep::Noted => 29,
             SubscriptionStep::PaymentFailed => 30,
             SubscriptionStep::Paid => 31,
-            SubscriptionStep::Stands(SubscriptionStatus::Incomplete) => 32,
-            SubscriptionStep::Stands(SubscriptionStatus::Trialing) => 33,
-            SubscriptionStep::Stands(SubscriptionStatus::Active) => 34,
-            SubscriptionStep::Stands(SubscriptionStatus::InGrace) => 35,
-            SubscriptionStep::Stands(SubscriptionStatus::PastDue) => 36,
-            SubscriptionStep::Stands(SubscriptionStatus::Paused) => 37,
-            SubscriptionStep::Stands(SubscriptionStatus::Canceled) => 38,
-            SubscriptionStep::Stands(SubscriptionStatus::Expired) => 39,
-            SubscriptionStep::Stands(SubscriptionStatus::Revoked) => 40,
+            SubscriptionStep::RanOut => 32,
+            // Whoever buys in the second in which the last period ran out, or was canceled, is subscribed.
+            SubscriptionStep::Bought(_) => 43,
+            SubscriptionStep::Stands(status) => match status {
+                SubscriptionStatus::Incomplete => 33,
+                SubscriptionStatus::Trialing => 34,
+                SubscriptionStatus::Active => 35,
+                SubscriptionStatus::InGrace => 36,
+                SubscriptionStatus::PastDue => 37,
+                SubscriptionStatus::Paused => 38,
+                SubscriptionStatus::Canceled => 39,
+                SubscriptionStatus::Expired => 40,
+                SubscriptionStatus::Revoked => 41,
+            },
+        }
+    }
+
+    fn states(self) -> Option<SubscriptionStatus> {
+        match self {
+            SubscriptionStep::Stands(status) | SubscriptionStep::Bought(status) => Some(status),
+            SubscriptionStep::RanOut => Some(SubscriptionStatus::Expired),
+            SubscriptionStep::Noted | SubscriptionStep::PaymentFailed | SubscriptionStep::Paid => None,
         }
     }
 }
@@ -85,6 +106,9 @@ pub struct SubscriptionItem {
 pub struct SubscriptionFact {
     #[serde(flatten)]
     pub step: SubscriptionStep,
+    /// What the standing was just before, where the payload proves it: it tells statements of one second apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<SubscriptionStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_user_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,6 +134,7 @@ impl SubscriptionFact {
     pub fn new(step: SubscriptionStep) -> Self {
         SubscriptionFact {
             step,
+            was: None,
             app_user_id: None,
             store: None,
             items: None,
@@ -148,36 +173,40 @@ pub(super) fn transition(now: SubscriptionStatus, step: SubscriptionStep) -> Tra
     use SubscriptionStatus as S;
     use SubscriptionStep as P;
     use Transition::{Review, Same, To};
+    let becomes = |told| if told == now { Same } else { To(told) };
     match (now, step) {
+        (_, P::Noted) => Same,
+        (_, P::Bought(told)) => becomes(told),
+
         (S::Expired | S::Revoked, P::Paid) => Review("paid_after_ended"),
-        (S::Expired | S::Revoked, P::PaymentFailed) => Same,
+        (S::Expired | S::Revoked, P::PaymentFailed | P::RanOut) => Same,
         (S::Expired, P::Stands(S::Expired)) | (S::Revoked, P::Stands(S::Revoked | S::Expired)) => Same,
         (S::Expired, P::Stands(S::Revoked)) => To(S::Revoked),
         (
             S::Expired | S::Revoked,
             P::Stands(S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled),
         ) => Review("revived_after_ended"),
+
         (
             S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled,
             P::Paid | P::PaymentFailed,
         ) => Same,
+        (S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled, P::RanOut) => {
+            To(S::Expired)
+        }
         (
             S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled,
             P::Stands(told),
-        ) => {
-            if told == now {
-                Same
-            } else {
-                To(told)
-            }
-        }
+        ) => becomes(told),
     }
 }
 
 /// What the facts say about the subscription as a whole, before it is cut into one row per product.
+#[derive(Clone, PartialEq, Default)]
 struct Standing {
     status: Option<SubscriptionStatus>,
-    app_user_id: Option<String>,
+    /// The user that the facts last named, and when.
+    user: Option<(String, Time)>,
     store: String,
     started_at: Option<Time>,
     renewed_at: Option<Time>,
@@ -192,69 +221,132 @@ struct Standing {
 }
 
 /// Folds the subscription facts among `facts`, which are in order, into one row per product, sorted by product id.
-pub(super) fn fold(subscription_id: &str, facts: &[&RecordedFact], reviews: &mut Vec<Review>) -> Vec<Subscription> {
-    let mut standing = Standing::unknown();
-    for recorded in facts {
-        let FactDetail::Subscription(fact) = &recorded.fact.detail else { continue };
-        standing.apply(fact, recorded, reviews);
+///
+/// `transfers` are the facts of users, in order: they decide whose rows these are.
+pub(super) fn fold(
+    subscription_id: &str,
+    facts: &[&RecordedFact],
+    transfers: &[&RecordedFact],
+    reviews: &mut Vec<Review>,
+) -> Vec<Subscription> {
+    let mut standing = Standing::default();
+    for second in facts.chunk_by(|a, b| a.fact.occurred_at == b.fact.occurred_at) {
+        for (fact, recorded) in by_evidence(second, standing.status, reviews) {
+            let before = standing.clone();
+            standing.apply(fact, recorded, reviews);
+            if standing != before {
+                standing.because = Some(recorded.event_id);
+            }
+        }
     }
-    standing.into_rows(subscription_id)
+    standing.into_rows(subscription_id, transfers)
+}
+
+/// Orders the facts of one second. What each says of the standing before it links them into a chain; where nothing links
+/// them, rank decides, and two statements that exclude each other without any evidence are marked for a person.
+fn by_evidence<'a>(
+    second: &[&'a RecordedFact],
+    mut now: Option<SubscriptionStatus>,
+    reviews: &mut Vec<Review>,
+) -> Vec<(&'a SubscriptionFact, &'a RecordedFact)> {
+    let mut waiting: Vec<_> = second
+        .iter()
+        .filter_map(|recorded| match &recorded.fact.detail {
+            FactDetail::Subscription(fact) => Some((fact, *recorded)),
+            _ => None,
+        })
+        .collect();
+    let mut ordered = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let follows = |fact: &SubscriptionFact| fact.was.is_some() && fact.was == now;
+        // A fact that names a standing which another waiting fact leads to must wait for that one.
+        let free = |fact: &SubscriptionFact, others: &[(&SubscriptionFact, &RecordedFact)]| {
+            fact.was.is_none() || !others.iter().any(|(other, _)| other.step.states() == fact.was)
+        };
+        let next = (0..waiting.len())
+            .find(|index| waiting.get(*index).is_some_and(|(fact, _)| follows(fact)))
+            .or_else(|| {
+                (0..waiting.len()).find(|index| waiting.get(*index).is_some_and(|(fact, _)| free(fact, &waiting)))
+            })
+            .unwrap_or(0);
+        let (fact, recorded) = waiting.remove(next);
+        if let (Some(before), Some(told)) = (last_stated(&ordered), fact.step.states())
+            && !is_evident(before, fact, told)
+        {
+            reviews.push(Review::new("ambiguous_order", recorded));
+        }
+        now = fact.step.states().or(now);
+        ordered.push((fact, recorded));
+    }
+    ordered
+}
+
+fn last_stated(ordered: &[(&SubscriptionFact, &RecordedFact)]) -> Option<SubscriptionStatus> {
+    ordered.iter().rev().find_map(|(fact, _)| fact.step.states())
+}
+
+/// Whether it is beyond doubt that a statement follows another one of the same second.
+fn is_evident(before: SubscriptionStatus, fact: &SubscriptionFact, told: SubscriptionStatus) -> bool {
+    let ends = told.is_ended() || matches!(fact.step, SubscriptionStep::Bought(_));
+    told == before || fact.was == Some(before) || before == SubscriptionStatus::Incomplete || ends
 }
 
 impl Standing {
-    fn unknown() -> Self {
-        Standing {
-            status: None,
-            app_user_id: None,
-            store: String::new(),
-            started_at: None,
-            renewed_at: None,
-            trial_ends_at: None,
-            cancelled_at: None,
-            ends_at: None,
-            cancel_reason: None,
-            billing_issue_at: None,
-            items: BTreeMap::new(),
-            because: None,
-        }
-    }
-
     fn apply(&mut self, fact: &SubscriptionFact, recorded: &RecordedFact, reviews: &mut Vec<Review>) {
         let at = recorded.fact.occurred_at;
+        if fact.step == SubscriptionStep::RanOut && self.knows_a_period_after(fact.ends_at) {
+            return;
+        }
         if let Some(now) = self.status {
             match transition(now, fact.step) {
                 Transition::Review(reason) => return reviews.push(Review::new(reason, recorded)),
                 Transition::Same => {}
                 Transition::To(status) => self.status = Some(status),
             }
-        } else if let SubscriptionStep::Stands(status) = fact.step {
-            self.status = Some(status);
+        } else {
+            self.status = fact.step.states();
         }
-        self.because = Some(recorded.event_id);
-        if fact.app_user_id.is_some() {
-            self.app_user_id.clone_from(&fact.app_user_id);
+        if let Some(user) = &fact.app_user_id {
+            self.user = Some((user.clone(), at));
         }
         if let Some(store) = &fact.store {
             self.store.clone_from(store);
         }
         match fact.step {
+            SubscriptionStep::Noted => {}
             SubscriptionStep::PaymentFailed => self.billing_issue_at = Some(at),
             SubscriptionStep::Paid => {
                 self.renewed_at = Some(at);
                 self.billing_issue_at = None;
             }
+            SubscriptionStep::RanOut => self.ends_at = fact.ends_at.or(self.ends_at),
+            SubscriptionStep::Bought(_) => {
+                self.renewed_at = if self.started_at.is_some() { Some(at) } else { self.renewed_at };
+                self.started_at = self.started_at.or(fact.started_at).or(Some(at));
+                self.billing_issue_at = None;
+                self.state_dates(fact);
+            }
             SubscriptionStep::Stands(_) => {
-                // A statement is complete: what it does not mention is no longer so.
                 self.started_at = fact.started_at.or(self.started_at);
-                self.trial_ends_at = fact.trial_ends_at;
-                self.cancelled_at = fact.canceled_at;
-                self.ends_at = fact.ends_at;
-                self.cancel_reason.clone_from(&fact.cancel_reason);
+                self.state_dates(fact);
             }
         }
         if let Some(items) = &fact.items {
             self.replace_items(items, at);
         }
+    }
+
+    /// A statement is complete: what it does not mention is no longer so.
+    fn state_dates(&mut self, fact: &SubscriptionFact) {
+        self.trial_ends_at = fact.trial_ends_at;
+        self.cancelled_at = fact.canceled_at;
+        self.ends_at = fact.ends_at;
+        self.cancel_reason.clone_from(&fact.cancel_reason);
+    }
+
+    fn knows_a_period_after(&self, end: Option<Time>) -> bool {
+        let current = self.items.values().filter(|(_, removed_at)| removed_at.is_none());
+        end.is_some_and(|end| current.filter_map(|(item, _)| item.period_end).any(|known| known > end))
     }
 
     fn replace_items(&mut self, items: &[SubscriptionItem], at: Time) {
@@ -273,10 +365,11 @@ impl Standing {
         }
     }
 
-    fn into_rows(self, subscription_id: &str) -> Vec<Subscription> {
-        let (Some(status), Some(app_user_id), Some(because)) = (self.status, self.app_user_id, self.because) else {
+    fn into_rows(self, subscription_id: &str, transfers: &[&RecordedFact]) -> Vec<Subscription> {
+        let (Some(status), Some((user, since)), Some(because)) = (self.status, self.user, self.because) else {
             return Vec::new();
         };
+        let app_user_id = owner(&user, since, transfers);
         let rows = self.items.into_values().map(|(item, removed_at)| Subscription {
             app_user_id: app_user_id.clone(),
             product_id: item.product_id,

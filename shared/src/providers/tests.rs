@@ -56,7 +56,7 @@ fn ledger(events: &[StoredEvent]) -> BTreeMap<Subject, Ledger> {
         }
     }
     let folded = |(subject, facts): (Subject, Vec<RecordedFact>)| {
-        let ledger = fold(&subject, &facts);
+        let ledger = fold(&subject, &facts, &[]);
         (subject, ledger)
     };
     subjects.into_iter().map(folded).collect()

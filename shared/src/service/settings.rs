@@ -69,7 +69,8 @@ pub struct SealingSettings {
     /// A file that holds the sealing keys
     #[arg(long, env = "SEALING_KEYS_FILE")]
     sealing_keys_file: Option<PathBuf>,
-    /// Store payloads and secrets unencrypted; for development only. Set to 1 to allow
+    /// Set to 1, store payloads and secrets unencrypted where there are no keys, and open such values where there are;
+    /// for development only
     #[arg(long, env = "ALLOW_PLAINTEXT_PAYLOADS", default_value = "0", value_parser = ["0", "1"])]
     allow_plaintext_payloads: String,
 }
@@ -77,20 +78,27 @@ pub struct SealingSettings {
 impl SealingSettings {
     /// The sealer. Without keys there is none, unless plaintext was asked for in so many words.
     pub fn sealer(&self) -> Result<Sealer, SettingError> {
-        match (&self.sealing_keys, &self.sealing_keys_file) {
-            (Some(keys), _) => Sealer::from_keyring(keys).map_err(|error| SettingError::new("SEALING_KEYS", error)),
+        let sealer = match (&self.sealing_keys, &self.sealing_keys_file) {
+            (Some(keys), _) => Sealer::from_keyring(keys).map_err(|error| SettingError::new("SEALING_KEYS", error))?,
             (None, Some(file)) => {
                 let keys = std::fs::read_to_string(file).map_err(|error| {
                     SettingError::new("SEALING_KEYS_FILE", format!("cannot be read: {}", error.kind()))
                 })?;
-                Sealer::from_keyring(&keys).map_err(|error| SettingError::new("SEALING_KEYS_FILE", error))
+                Sealer::from_keyring(&keys).map_err(|error| SettingError::new("SEALING_KEYS_FILE", error))?
             }
-            (None, None) if self.allow_plaintext_payloads == "1" => Ok(Sealer::plaintext()),
-            (None, None) => Err(SettingError::new(
-                "SEALING_KEYS",
-                "is not set, so payloads could not be encrypted. Set SEALING_KEYS or SEALING_KEYS_FILE to \
-                 main:$(openssl rand -base64 32), or, for development, ALLOW_PLAINTEXT_PAYLOADS=1",
-            )),
-        }
+            (None, None) if self.allows_plaintext() => return Ok(Sealer::plaintext()),
+            (None, None) => {
+                return Err(SettingError::new(
+                    "SEALING_KEYS",
+                    "is not set, so payloads could not be encrypted. Set SEALING_KEYS or SEALING_KEYS_FILE to \
+                     main:$(openssl rand -base64 32), or, for development, ALLOW_PLAINTEXT_PAYLOADS=1",
+                ));
+            }
+        };
+        Ok(if self.allows_plaintext() { sealer.opening_plaintext() } else { sealer })
+    }
+
+    fn allows_plaintext(&self) -> bool {
+        self.allow_plaintext_payloads == "1"
     }
 }

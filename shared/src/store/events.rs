@@ -120,20 +120,32 @@ pub struct EventRow {
     #[diesel(sql_type = Nullable<Text>)]
     pub transaction_id: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
+    pub original_transaction_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub product_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub store: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
     pub auth_method: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub auth_state: Option<String>,
     #[diesel(sql_type = Nullable<Integer>)]
     pub key_version: Option<i32>,
     #[diesel(sql_type = Nullable<Integer>)]
     pub body_bytes: Option<i32>,
     #[diesel(sql_type = Nullable<Text>)]
     pub body_sha256: Option<String>,
+    /// The hash of what the event says, by which replays are told from mismatches.
+    #[diesel(sql_type = Text)]
+    pub payload_hash: String,
 }
 
 const COLUMNS: &str = "
     SELECT i.id, i.provider, i.provider_account_id, i.environment, i.event_id, i.event_type, i.api_version, i.origin, i.lane,
            i.status, i.occurred_at, i.received_at, i.processed_at, i.next_attempt_at, i.attempt_count, i.replay_count,
-           i.last_error_code, i.last_error_message, r.app_user_id, r.transaction_id, r.auth_method, r.key_version,
-           r.body_bytes, encode(r.body_sha256, 'hex') AS body_sha256
+           i.last_error_code, i.last_error_message, r.app_user_id, r.transaction_id, r.original_transaction_id,
+           r.product_id, r.store, r.auth_method, r.auth_state, r.key_version, r.body_bytes,
+           encode(r.body_sha256, 'hex') AS body_sha256, encode(i.payload_hash, 'hex') AS payload_hash
       FROM webhook.inbox i
       LEFT JOIN webhook.raw_events r ON r.id = i.id AND r.received_at = i.received_at";
 

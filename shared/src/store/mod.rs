@@ -4,6 +4,7 @@
 //! slices, and one event is a batch of one.
 
 mod audit;
+mod books;
 mod dead_letters;
 mod endpoints;
 mod error;
@@ -11,6 +12,7 @@ mod events;
 mod health;
 mod intake;
 mod ledger;
+mod ledger_rows;
 mod migrations;
 mod outbox;
 mod partitions;
@@ -22,7 +24,8 @@ mod sql;
 
 pub use diesel::PgConnection;
 
-pub use audit::{Audit, record_audit};
+pub use audit::{Audit, AuditRow, audit_of, list_audit, record_audit};
+pub use books::{Books, Finding, Waits, books, inspect_laws, take_time, waits};
 pub use dead_letters::{
     DeadLetter, NewDeadLetter, bury_message, discard, find_dead_letter, list_dead_letters, redrive,
 };
@@ -37,11 +40,12 @@ pub use events::{
 pub use health::{Backlog, backlog, rescue_stranded};
 pub use intake::{AcceptEvent, Accepted, accept};
 pub use ledger::{SubjectKey, insert_facts, load_facts, lock_subjects, upsert_ledgers};
+pub use ledger_rows::{FactRow, LedgerTable, facts_of, ledger_rows};
 pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
 pub use partitions::{ensure_partitions, weeks_ahead};
-pub use pool::{Connection, Pool, PoolError, connect, get, in_transaction};
-pub use quarantine::{QuarantineRow, list_quarantine};
+pub use pool::{Connection, Pool, PoolError, connect, get, in_snapshot, in_transaction};
+pub use quarantine::{QuarantineRow, list_quarantine, quarantine_of};
 pub use refusals::{CountKey, NewRefusal, record_refusals};
 pub use settlement::{Ending, FailedAttempt, NewQuarantine, Settled, open_quarantine, settle_events};
 pub use sql::{Bind, Sql};

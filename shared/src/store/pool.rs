@@ -99,6 +99,14 @@ pub fn in_transaction<T>(
     connection.transaction(work)
 }
 
+/// Runs `look` on one unchanging picture of the database: what it reads in several statements belongs together.
+pub fn in_snapshot<T>(
+    connection: &mut PgConnection,
+    look: impl FnOnce(&mut PgConnection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    connection.build_transaction().repeatable_read().read_only().run(look)
+}
+
 /// Takes a connection from the pool, waiting at most a second.
 pub fn get(pool: &Pool) -> Result<Connection, StoreError> {
     pool.get().map_err(|_| StoreError::Unavailable)

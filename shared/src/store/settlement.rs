@@ -1,3 +1,4 @@
+use chrono::SubsecRound;
 use diesel::PgConnection;
 use serde::Serialize;
 use uuid::Uuid;
@@ -96,6 +97,9 @@ impl Ending {
 
 /// Writes what became of events: status, history, retries, dead letters. Part of the transaction that did the work.
 pub fn settle_events(connection: &mut PgConnection, now: Time, settled: &[Settled]) -> Result<(), StoreError> {
+    // PostgreSQL keeps microseconds. It rounds a time in JSON and is handed a bound one cut off: what is one instant here
+    // must not become two there.
+    let now = now.trunc_subsecs(6);
     update_inbox(connection, now, settled)?;
     resolve_redriven(connection, now, settled)?;
     insert_attempts(connection, now, settled)?;
@@ -135,13 +139,15 @@ fn update_inbox(connection: &mut PgConnection, now: Time, settled: &[Settled]) -
     Ok(())
 }
 
-/// A redriven dead letter is resolved by the success it was redriven for.
+/// A redriven dead letter is resolved by the success it was redriven for. An event that ends in quarantine instead is
+/// asked about there, and its letter must not wait for ever.
 fn resolve_redriven(connection: &mut PgConnection, now: Time, settled: &[Settled]) -> Result<(), StoreError> {
     const RESOLVE: &str = "
         UPDATE webhook.dead_letters SET status = 'resolved', closed_at = $1
          WHERE event_id = ANY($2) AND status IN ('replaying', 'open')";
+    let is_final = |ending: &Ending| !matches!(ending, Ending::Retrying { .. } | Ending::Dead { .. });
     let candidates: Vec<Uuid> =
-        settled.iter().filter(|s| s.failed_before && s.ending.failed().is_none()).map(|s| s.id).collect();
+        settled.iter().filter(|s| s.failed_before && is_final(&s.ending)).map(|s| s.id).collect();
     if !candidates.is_empty() {
         Sql::new(RESOLVE, &[Bind::Time(now), Bind::Uuids(&candidates)]).run(connection)?;
     }

@@ -1,1 +1,7 @@
-fn main() {}
+//! The operator's tool.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    worker::ctl::run(std::env::args_os().collect())
+}

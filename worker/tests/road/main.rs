@@ -6,5 +6,6 @@ mod accepting;
 mod dead_letters;
 mod heavy;
 mod order;
+mod sdk;
 mod store;
 mod visibility;

@@ -62,6 +62,13 @@ impl Database {
         execute(&mut self.connection(), statement);
     }
 
+    /// The same where the database is set to refuse writes.
+    pub fn execute_writable(&self, statement: &str) {
+        let mut connection = self.connection();
+        execute(&mut connection, "SET default_transaction_read_only = off");
+        execute(&mut connection, statement);
+    }
+
     /// Whether the database refuses the statement, and with which words.
     pub fn refusal(&self, statement: &str) -> Option<String> {
         sql_query(statement).execute(&mut self.connection()).err().map(|error| error.to_string())
@@ -108,7 +115,8 @@ fn with_database(url: &str, name: &str) -> String {
 /// A template of other migrations is of no use.
 fn migrations_hash() -> u64 {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().join("up.sql")).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().join("up.sql")).collect();
     files.sort();
     let mut hasher = DefaultHasher::new();
     for file in files {
