@@ -68,9 +68,9 @@ impl Recorder {
             let dispatch = delivery.dispatch;
             let work = tokio::task::spawn_blocking(move || match dispatch {
                 Ok(dispatch) => try_alone(&projector, dispatch.lane, dispatch.event_id),
-                Err(_) => bury_unreadable(&projector.pool, Lane::Other),
+                Err(_) => bury_unreadable(&projector.pool, Lane::Other).map(|()| Vec::new()),
             });
-            if work.await.unwrap_or(Err(DatabaseAway)).is_ok() {
+            if work.await.unwrap_or(Err(DatabaseAway)).is_ok_and(|unrecorded| unrecorded.is_empty()) {
                 delivery.ack().await?;
                 return Ok(true);
             }
@@ -84,7 +84,7 @@ impl Recorder {
 
 /// The suspect goes alone, so that the neighbours of a poison event do not die with it. It is marked first: if we die too,
 /// the mark stays, and after a few of them the event is buried untried.
-fn try_alone(projector: &Projector, lane: Lane, id: Uuid) -> Result<(), DatabaseAway> {
+fn try_alone(projector: &Projector, lane: Lane, id: Uuid) -> Result<Vec<Uuid>, DatabaseAway> {
     let marked = store::get(&projector.pool).and_then(|mut connection| store::mark_suspect(&mut connection, id));
     match marked.map_err(|_| DatabaseAway)? {
         Some(suspect) if suspect.suspect_count > LONE_TRIES => {

@@ -26,7 +26,11 @@ pub struct SubjectKey {
 ///
 /// What users own may move to others, and such a fact touches subscriptions that it does not name. So whoever folds
 /// subscriptions holds the account together with others, and whoever moves users holds it alone.
-pub fn lock_accounts(connection: &mut PgConnection, shared: &[&SubjectKey], alone: &[&SubjectKey]) -> Result<(), StoreError> {
+pub fn lock_accounts(
+    connection: &mut PgConnection,
+    shared: &[&SubjectKey],
+    alone: &[&SubjectKey],
+) -> Result<(), StoreError> {
     const LOCK: &str = "
         SELECT count(CASE WHEN alone THEN pg_advisory_xact_lock(lock)::text ELSE pg_advisory_xact_lock_shared(lock)::text END)
           FROM (SELECT lock, lock = ANY($1) AS alone FROM unnest($2) AS lock) AS locks";
@@ -44,9 +48,11 @@ pub fn lock_subjects<'a>(
     connection: &mut PgConnection,
     subjects: impl IntoIterator<Item = &'a SubjectKey>,
 ) -> Result<(), StoreError> {
-    let locks = sorted_locks(subjects.into_iter().map(|key| {
-        number(&[key.provider, &key.account_key, key.subject.kind.as_str(), &key.subject.id])
-    }));
+    let locks = sorted_locks(
+        subjects
+            .into_iter()
+            .map(|key| number(&[key.provider, &key.account_key, key.subject.kind.as_str(), &key.subject.id])),
+    );
     const LOCK: &str = "SELECT count(pg_advisory_xact_lock(lock)) FROM unnest($1) AS lock";
     Sql::new(LOCK, &[Bind::BigInts(&locks)]).run(connection)?;
     Ok(())

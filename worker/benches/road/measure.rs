@@ -127,7 +127,8 @@ fn expect_all_accepted(driven: &Driven) -> Result<(), Failed> {
 }
 
 fn wait_until_projected(connection: &mut PgConnection) -> Result<(), Failed> {
-    const UNSETTLED: &str = "SELECT EXISTS (SELECT FROM webhook.inbox WHERE status IN ('accepted', 'retrying'))::int::bigint
+    const UNSETTLED: &str =
+        "SELECT EXISTS (SELECT FROM webhook.inbox WHERE status IN ('accepted', 'retrying'))::int::bigint
                                  AS number";
     let started = Instant::now();
     while stage::number(connection, UNSETTLED)? != 0 {
@@ -203,11 +204,7 @@ impl Watch {
     }
 }
 
-fn watch(
-    connection: &mut PgConnection,
-    requests: &Requests,
-    stopped: &AtomicBool,
-) -> Result<Vec<Option<i64>>, Failed> {
+fn watch(connection: &mut PgConnection, requests: &Requests, stopped: &AtomicBool) -> Result<Vec<Option<i64>>, Failed> {
     const LOOK: &str = "SELECT payment_id, 0::bigint AS at FROM payments
                          WHERE provider = 'stripe' AND provider_account_id = $1 AND payment_id BETWEEN $2 AND $3";
     let prefix = requests.payment_prefix();

@@ -101,7 +101,8 @@ impl Report {
     }
 
     fn pgbench_best(&self) -> (u16, f64) {
-        let each = self.clients.iter().copied().map(|clients| (clients, self.pgbench_at(clients, |point| point.per_second)));
+        let each =
+            self.clients.iter().copied().map(|clients| (clients, self.pgbench_at(clients, |point| point.per_second)));
         each.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
     }
 
@@ -178,10 +179,7 @@ impl Report {
                 Bound::AtMost(bound) => ("at most", bound),
             };
             let verdict = if target.is_met() { "met" } else { "MISSED" };
-            println!(
-                "{:<17} {:>6.2}  {word} {bound:.1}: {verdict}   ({})",
-                target.name, target.value, target.words
-            );
+            println!("{:<17} {:>6.2}  {word} {bound:.1}: {verdict}   ({})", target.name, target.value, target.words);
         }
     }
 

@@ -185,3 +185,23 @@ fn an_event_whose_body_was_changed_in_the_store_is_not_believed() {
     assert_eq!(world.number("SELECT count(*) FROM webhook.dead_letters WHERE error_code = 'body_unreadable'"), 1);
     assert_eq!(world.number("SELECT count(*) FROM payments"), 0);
 }
+
+#[test]
+fn an_event_whose_failure_cannot_be_recorded_holds_nobody_up_and_is_recorded_when_it_can_be() {
+    let world = World::new();
+    world.database.execute("ALTER TABLE payments ADD CONSTRAINT refused CHECK (payment_id <> 'pi_bad') NOT VALID");
+    world.database.execute("ALTER TABLE webhook.attempts ADD CONSTRAINT full_up CHECK (false) NOT VALID");
+    let (ingress, _worker) = (world.ingress(), world.worker());
+    let sender = Sender::to(&ingress);
+    sender.wait_until_open();
+    sender.deliver(&stripe("charge.succeeded", "bad", |_| {}));
+    deliver_neighbours(&sender, 20);
+    world.wait_for_number(20, "SELECT count(*) FROM payments");
+    deliver_neighbours(&sender, 25);
+    world.wait_for_number(25, "SELECT count(*) FROM payments");
+    assert_eq!(world.number("SELECT count(*) FROM webhook.inbox WHERE status = 'accepted'"), 1);
+    world.database.execute("ALTER TABLE webhook.attempts DROP CONSTRAINT full_up");
+    world.wait_until_settled();
+    assert_eq!(world.number("SELECT count(*) FROM webhook.dead_letters WHERE status = 'open'"), 1);
+    world.assert_books_balance();
+}
