@@ -66,6 +66,9 @@ pub struct Endpoint {
     /// What to answer when a known event id comes with other content: 409, or 200 for providers that retry it for days.
     pub mismatch_status: u16,
     pub keys: Vec<SigningKey>,
+    /// Whether the endpoint has keys that we could not open. Then a request without a usable key is our trouble, not the
+    /// sender's.
+    pub has_unreadable_keys: bool,
 }
 
 impl Endpoint {
@@ -251,7 +254,7 @@ pub fn admit<'a>(inbound: &Inbound<'a>, ring: &'a KeyRing, now: Time) -> Result<
         return Err(Refusal::EndpointDisabled);
     }
     if !endpoint.keys.iter().any(|key| key.is_active(now)) {
-        return Err(Refusal::InactiveKey);
+        return Err(if endpoint.has_unreadable_keys { Refusal::Unavailable } else { Refusal::InactiveKey });
     }
     let scheme = inbound.provider.scheme();
     let verified = providers::verify(scheme, inbound.headers, inbound.body, &endpoint.keys, endpoint.tolerance, now)?;

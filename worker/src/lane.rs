@@ -91,11 +91,16 @@ impl LaneConsumer {
     /// Has the batch projected, holding it through outages of the database, and acknowledges it. False: told to stop.
     async fn settle(&self, batch: &[Delivery]) -> Result<bool, BrokerError> {
         let ids: Vec<Uuid> = batch.iter().filter_map(Delivery::event_id).collect();
-        let unreadable = batch.iter().filter(|delivery| delivery.dispatch.is_err()).count();
+        let mut unreadable = batch.iter().filter(|delivery| delivery.dispatch.is_err()).count();
         let mut backoff = Backoff::new();
         let unrecorded = loop {
-            match self.work(ids.clone(), unreadable).await {
-                Ok(unrecorded) => break unrecorded,
+            let work = if unreadable > 0 { self.bury_one().await } else { self.project(ids.clone()).await.map(Some) };
+            match work {
+                Ok(Some(unrecorded)) => break unrecorded,
+                Ok(None) => {
+                    unreadable -= 1;
+                    continue;
+                }
                 Err(DatabaseAway) => {
                     log::warn!("lane {}: the database is away; holding {} events", self.lane.as_str(), batch.len());
                 }
@@ -118,16 +123,20 @@ impl LaneConsumer {
         Ok(true)
     }
 
-    async fn work(&self, mut ids: Vec<Uuid>, unreadable: usize) -> Result<Vec<Uuid>, DatabaseAway> {
+    async fn bury_one(&self) -> Result<Option<Vec<Uuid>>, DatabaseAway> {
+        let (projector, lane) = (Arc::clone(&self.projector), self.lane);
+        let work = tokio::task::spawn_blocking(move || bury_unreadable(&projector.pool, lane));
+        work.await.unwrap_or(Err(DatabaseAway)).map(|()| None)
+    }
+
+    async fn project(&self, mut ids: Vec<Uuid>) -> Result<Vec<Uuid>, DatabaseAway> {
         let (projector, lane) = (Arc::clone(&self.projector), self.lane);
         ids.sort_unstable();
         ids.dedup();
-        let work = tokio::task::spawn_blocking(move || {
-            for _ in 0..unreadable {
-                bury_unreadable(&projector.pool, lane)?;
-            }
-            if ids.is_empty() { Ok(Vec::new()) } else { projector.project(lane, &ids) }
-        });
+        if ids.is_empty() {
+            return Ok(ids);
+        }
+        let work = tokio::task::spawn_blocking(move || projector.project(lane, &ids));
         // A panic outside the projection: nothing is acknowledged, and the batch is tried again.
         work.await.unwrap_or(Err(DatabaseAway))
     }

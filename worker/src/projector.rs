@@ -148,7 +148,12 @@ impl Projector {
                 failed: failed(class_name(failure.class), failure.code, failure.message.clone()),
                 at: Utc::now() + TimeDelta::from_std(delay).unwrap_or(TimeDelta::minutes(10)),
             },
-            (Err(failure), Settlement::Bury(_) | Settlement::Ack | Settlement::PauseAndRequeue) => Ending::Dead {
+            // An outage is not recorded but waited for; should one come here, the event goes again at once.
+            (Err(failure), Settlement::PauseAndRequeue | Settlement::Ack) => Ending::Retrying {
+                failed: failed(class_name(failure.class), failure.code, failure.message.clone()),
+                at: Utc::now(),
+            },
+            (Err(failure), Settlement::Bury(_)) => Ending::Dead {
                 failed: failed(class_name(failure.class), failure.code, failure.message.clone()),
                 letter: NewDeadLetter {
                     source: if failure.code == CRASH_LOOP { "broker" } else { "worker" },

@@ -63,16 +63,22 @@ impl Recorder {
     /// False: told to stop.
     async fn settle(&self, delivery: &Delivery) -> Result<bool, BrokerError> {
         let mut backoff = Backoff::new();
+        // Once per delivery: rounds that only wait for the database are not the event's fault.
+        let mut is_marked = false;
         loop {
             let projector = Arc::clone(&self.projector);
             let dispatch = delivery.dispatch;
             let work = tokio::task::spawn_blocking(move || match dispatch {
-                Ok(dispatch) => try_alone(&projector, dispatch.lane, dispatch.event_id),
+                Ok(dispatch) if !is_marked => try_alone(&projector, dispatch.lane, dispatch.event_id),
+                Ok(dispatch) => projector.project(dispatch.lane, &[dispatch.event_id]),
                 Err(_) => bury_unreadable(&projector.pool, Lane::Other).map(|()| Vec::new()),
             });
-            if work.await.unwrap_or(Err(DatabaseAway)).is_ok_and(|unrecorded| unrecorded.is_empty()) {
-                delivery.ack().await?;
-                return Ok(true);
+            match work.await.unwrap_or(Err(DatabaseAway)) {
+                Ok(unrecorded) if unrecorded.is_empty() => {
+                    delivery.ack().await?;
+                    return Ok(true);
+                }
+                Ok(_) | Err(DatabaseAway) => is_marked = dispatch.is_ok(),
             }
             if !backoff.wait(&self.stop).await {
                 delivery.give_back().await?;

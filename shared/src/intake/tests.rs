@@ -23,6 +23,7 @@ fn endpoint(provider: Provider) -> Endpoint {
         active: true,
         tolerance: None,
         mismatch_status: 409,
+        has_unreadable_keys: false,
         keys: vec![SigningKey {
             version: 4,
             secret: Zeroizing::new(SECRET.as_bytes().to_vec()),
@@ -83,6 +84,12 @@ fn the_first_obstacle_answers() {
     assert_eq!(of(|e| e.active = false), Refusal::EndpointDisabled);
     assert_eq!(of(|e| e.keys.clear()), Refusal::InactiveKey);
     assert_eq!(of(|e| e.keys[0].active_until = Some(now())), Refusal::InactiveKey);
+    // Our trouble, not the sender's: they may come again.
+    let unreadable = |e: &mut Endpoint| {
+        e.keys.clear();
+        e.has_unreadable_keys = true;
+    };
+    assert_eq!(of(unreadable), Refusal::Unavailable);
     let wrong = |e: &mut Endpoint| e.keys[0].secret = Zeroizing::new(b"whsec_quite_another_secret".to_vec());
     assert_eq!(of(wrong), Refusal::Signature);
     assert_eq!(of(|_| {}), Refusal::UnknownAccount);

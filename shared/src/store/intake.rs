@@ -54,7 +54,8 @@ impl AcceptEvent {
     }
 }
 
-/// Commits a batch of verified events and says what became of each, in the order given.
+/// Commits a batch of verified events and says what became of each, in the order given. An error of the whole batch means
+/// that none of it is stored, or that it is unknown; accepting the same batch again is safe.
 ///
 /// `writer` names the rows of `intake_counts` that belong to the caller alone. The new outbox rows are claimed for
 /// `claim_seconds`: the caller publishes them itself, and if it dies first, any sweep may.
@@ -63,7 +64,7 @@ pub fn accept(
     writer: Uuid,
     claim_seconds: i32,
     events: &[AcceptEvent],
-) -> Result<Vec<Accepted>, StoreError> {
+) -> Result<Vec<Result<Accepted, StoreError>>, StoreError> {
     // Sorted, because two writers that insert overlapping keys in different order deadlock.
     let mut first_of_key: BTreeMap<DedupKey<'_>, &AcceptEvent> = BTreeMap::new();
     for event in events {
@@ -78,8 +79,19 @@ pub fn accept(
         other => other?,
     };
     let repeats: Vec<&AcceptEvent> = events.iter().filter(|event| !new.contains(&event.id.uuid())).collect();
-    let mut outcomes = if repeats.is_empty() { HashMap::new() } else { settle_repeats(connection, writer, &repeats)? };
-    Ok(events.iter().map(|event| outcomes.remove(&event.id.uuid()).unwrap_or(Accepted::New)).collect())
+    if repeats.is_empty() {
+        return Ok(vec![Ok(Accepted::New); events.len()]);
+    }
+    // What is new is committed by now: whatever becomes of the repeats is theirs alone.
+    let outcomes = settle_repeats(connection, writer, &repeats);
+    let outcome_of = |event: &AcceptEvent| {
+        if new.contains(&event.id.uuid()) {
+            return Ok(Accepted::New);
+        }
+        let outcomes = outcomes.as_ref().map_err(Clone::clone)?;
+        outcomes.get(&event.id.uuid()).copied().ok_or(StoreError::Refused)
+    };
+    Ok(events.iter().map(outcome_of).collect())
 }
 
 fn ensure_partitions_of(connection: &mut PgConnection, events: &[&AcceptEvent]) -> Result<(), StoreError> {

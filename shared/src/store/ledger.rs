@@ -1,7 +1,7 @@
 //! The facts, and the rows they fold into. Rows travel as one JSON text per statement: the database's own column list
 //! says which field goes where.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
 use diesel::sql_types::{SmallInt, Text, Timestamptz, Uuid as SqlUuid};
@@ -240,7 +240,13 @@ struct Table {
     name: &'static str,
     key: &'static [&'static str],
     changing: &'static [&'static str],
+    /// When an existing row may be changed.
+    guard: &'static str,
 }
+
+/// A refund or dispute whose events name its payment only sometimes is folded twice, once without its payment. What is
+/// known together with the payment stands, whichever came first.
+const LINKED_STANDS: &str = "AND (t.payment_id IS NULL OR excluded.payment_id IS NOT NULL)";
 
 const PAYMENTS: Table = Table {
     name: "payments",
@@ -266,6 +272,7 @@ const PAYMENTS: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: "",
 };
 const REFUNDS: Table = Table {
     name: "refunds",
@@ -285,6 +292,7 @@ const REFUNDS: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: LINKED_STANDS,
 };
 const DISPUTES: Table = Table {
     name: "disputes",
@@ -304,6 +312,7 @@ const DISPUTES: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: LINKED_STANDS,
 };
 const SUBSCRIPTIONS: Table = Table {
     name: "subscription_states",
@@ -322,20 +331,21 @@ const SUBSCRIPTIONS: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: "",
 };
 
 impl Table {
     /// Writes rows that are new or differ, and returns the identity of each row it wrote.
     fn upsert(&self) -> String {
-        let Table { name, key, changing } = self;
+        let Table { name, key, changing, guard } = self;
         let key = key.join(", ");
         let assignments: Vec<String> = changing.iter().map(|column| format!("{column} = excluded.{column}")).collect();
-        let differs: Vec<String> = changing.iter().map(|column| format!("{name}.{column}")).collect();
+        let differs: Vec<String> = changing.iter().map(|column| format!("t.{column}")).collect();
         let excluded: Vec<String> = changing.iter().map(|column| format!("excluded.{column}")).collect();
         format!(
-            "INSERT INTO {name} SELECT * FROM json_populate_recordset(NULL::{name}, $1::json)
+            "INSERT INTO {name} AS t SELECT * FROM json_populate_recordset(NULL::{name}, $1::json)
              ON CONFLICT (provider, provider_account_id, {key}) DO UPDATE SET {}
-             WHERE ({}) IS DISTINCT FROM ({})
+             WHERE ({}) IS DISTINCT FROM ({}) {guard}
              RETURNING provider, provider_account_id, {} AS id",
             assignments.join(", "),
             differs.join(", "),
@@ -384,9 +394,9 @@ pub fn upsert_ledgers<'a>(
     let mut changed = Vec::new();
     let payments = rows(ledgers, |ledger| ledger.payment.as_slice(), |payment| &payment.payment_id);
     changed.extend(write(connection, &UPSERT_PAYMENTS, payments)?);
-    let refunds = rows(ledgers, |ledger| &ledger.refunds, |refund| &refund.refund_id);
+    let refunds = linked_first(rows(ledgers, |ledger| &ledger.refunds, |refund| &refund.refund_id));
     changed.extend(write(connection, &UPSERT_REFUNDS, refunds)?);
-    let disputes = rows(ledgers, |ledger| &ledger.disputes, |dispute| &dispute.dispute_id);
+    let disputes = linked_first(rows(ledgers, |ledger| &ledger.disputes, |dispute| &dispute.dispute_id));
     changed.extend(write(connection, &UPSERT_DISPUTES, disputes)?);
     remove_superseded_subscriptions(connection, ledgers)?;
     let subscriptions = rows(ledgers, |ledger| &ledger.subscriptions, |subscription| &subscription.subscription_id);
@@ -407,6 +417,20 @@ fn rows<'a, 'l, T>(
     id: impl Fn(&'l T) -> &'l str,
 ) -> Vec<Writing<'a, 'l, T>> {
     ledgers.iter().flat_map(|(key, ledger)| rows(ledger).iter().map(|row| Writing { key, id: id(row), row })).collect()
+}
+
+/// Leaves one row of those that a batch folded both with and without their payment.
+fn linked_first<'a, 'l, T>(mut rows: Vec<Writing<'a, 'l, T>>) -> Vec<Writing<'a, 'l, T>> {
+    let is_unlinked = |writing: &Writing<'_, '_, T>| writing.key.subject.kind == SubjectKind::Unlinked;
+    let linked: HashSet<(&str, &str, &str)> = rows
+        .iter()
+        .filter(|writing| !is_unlinked(writing))
+        .map(|writing| (writing.key.provider, writing.key.account_key.as_str(), writing.id))
+        .collect();
+    rows.retain(|writing| {
+        !is_unlinked(writing) || !linked.contains(&(writing.key.provider, writing.key.account_key.as_str(), writing.id))
+    });
+    rows
 }
 
 fn write<'a, T: Serialize>(

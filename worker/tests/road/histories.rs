@@ -136,7 +136,7 @@ impl Road {
             sealed_body: self.sealer.seal(Column::RawBody, id.uuid(), &sample.body).unwrap(),
         };
         let accepted = store::accept(&mut store::get(&self.pool).unwrap(), Uuid::nil(), 10, &[event]).unwrap();
-        assert_eq!(accepted, [Accepted::New]);
+        assert_eq!(accepted, [Ok(Accepted::New)]);
         id.uuid()
     }
 
