@@ -54,7 +54,8 @@ pub fn drive(
     let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || -> Result<Driven, Failed> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let cpu = cpu::of_this_thread();
-        let mut driven = LocalSet::new().block_on(&runtime, drive_all(address, requests, connections, pace, seconds))?;
+        let mut driven =
+            LocalSet::new().block_on(&runtime, drive_all(address, requests, connections, pace, seconds))?;
         driven.cpu = cpu::of_this_thread() - cpu;
         Ok(driven)
     })?;

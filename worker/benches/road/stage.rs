@@ -80,8 +80,7 @@ impl Stage {
         ];
         let folder = &settings.folder;
         let (ingress, ingress_addresses) = start("ingress", &[], folder, "ingress", &environment)?;
-        let mut watched =
-            Watched { ingress: ingress.0.id(), broker: settings.broker_pid, ..Watched::default() };
+        let mut watched = Watched { ingress: ingress.0.id(), broker: settings.broker_pid, ..Watched::default() };
         watched.postgres = cpu::parent_of(postgres).unwrap_or_default();
         let mut processes = vec![ingress];
         for number in 1..=settings.workers {
