@@ -315,10 +315,16 @@ fn settle_repeats(
 }
 
 fn lock_known(connection: &mut PgConnection, repeats: &[&AcceptEvent]) -> Result<Vec<Known>, StoreError> {
+    // OFFSET 0 keeps the subquery one: each key is looked up in the index, however small the planner thinks the inbox is.
     const LOCK: &str = "
         SELECT id, provider, provider_account_id, event_id, api_version, payload_hash
           FROM webhook.inbox
-         WHERE (provider, provider_account_id, event_id) IN (SELECT * FROM unnest($1, $2, $3))
+         WHERE id = ANY (ARRAY (SELECT known.id
+                                  FROM unnest($1, $2, $3) AS wanted (provider, account, event_id)
+                                 CROSS JOIN LATERAL (SELECT id FROM webhook.inbox AS i
+                                                      WHERE i.provider = wanted.provider AND i.event_id = wanted.event_id
+                                                        AND i.provider_account_id = wanted.account
+                                                     OFFSET 0) AS known))
          ORDER BY id
            FOR UPDATE";
     let providers: Vec<&str> = repeats.iter().map(|e| e.provider).collect();

@@ -135,11 +135,15 @@ pub fn load_facts<'a>(
     connection: &mut PgConnection,
     subjects: &[&'a SubjectKey],
 ) -> Result<BTreeMap<&'a SubjectKey, Vec<RecordedFact>>, StoreError> {
+    // OFFSET 0 keeps the subquery one: each subject's facts are found by the index, however few the planner thinks there are.
     const LOAD: &str = "
-        SELECT provider, provider_account_id, subject_kind, subject_id, event_id, ordinal, external_event_id, occurred_at,
-               fact::text AS fact
-          FROM ledger_facts
-         WHERE (provider, provider_account_id, subject_kind, subject_id) IN (SELECT * FROM unnest($1, $2, $3, $4))";
+        SELECT f.provider, f.provider_account_id, f.subject_kind, f.subject_id, f.event_id, f.ordinal, f.external_event_id,
+               f.occurred_at, f.fact::text AS fact
+          FROM unnest($1, $2, $3, $4) AS wanted (provider, account, kind, id)
+         CROSS JOIN LATERAL (SELECT * FROM ledger_facts AS f
+                              WHERE f.provider = wanted.provider AND f.provider_account_id = wanted.account
+                                AND f.subject_kind = wanted.kind AND f.subject_id = wanted.id
+                             OFFSET 0) AS f";
     let providers: Vec<&str> = subjects.iter().map(|key| key.provider).collect();
     let accounts: Vec<&str> = subjects.iter().map(|key| key.account_key.as_str()).collect();
     let kinds: Vec<&str> = subjects.iter().map(|key| key.subject.kind.as_str()).collect();

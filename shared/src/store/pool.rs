@@ -60,8 +60,12 @@ impl r2d2::ManageConnection for Manager {
 }
 
 /// No statement may hold a lock, or a snapshot that the outbox has to wait for, for long.
+///
+/// Statements find their rows by key, and their plans are kept. One that was made when a table was empty, or knows the
+/// outbox as the small table that it mostly is, would read all of a large one. (Costs of what is switched off look
+/// enormous, and would start the compiler.)
 const SESSION: &str = "SET TIME ZONE 'UTC'; SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
-                       SET idle_in_transaction_session_timeout = '30s';";
+                       SET idle_in_transaction_session_timeout = '30s'; SET enable_seqscan = off; SET jit = off;";
 
 /// Opens a pool of at most `size` connections. Nothing is connected yet: the database may come up later.
 ///
@@ -104,7 +108,11 @@ pub fn in_snapshot<T>(
     connection: &mut PgConnection,
     look: impl FnOnce(&mut PgConnection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    connection.build_transaction().repeatable_read().read_only().run(look)
+    connection.build_transaction().repeatable_read().read_only().run(|connection| {
+        // Such a look may well be at whole tables.
+        Sql::new("SET LOCAL enable_seqscan = on", &[]).run(connection)?;
+        look(connection)
+    })
 }
 
 /// Takes a connection from the pool, waiting at most a second.

@@ -13,6 +13,8 @@ pub struct Shares {
     pub postgres: f64,
     pub broker: f64,
     pub driver: f64,
+    /// Everything else on this machine: the bench's own reader, the kernel, and whoever works here besides.
+    pub others: f64,
 }
 
 /// The processes to watch.
@@ -34,23 +36,39 @@ impl Watched {
             postgres: of_family(self.postgres),
             broker: self.broker.map_or(0.0, of_process),
             driver: 0.0,
+            others: of_machine(),
         }
     }
 }
 
 impl Shares {
+    /// All that belongs to the road, and the driver.
     pub fn sum(&self) -> f64 {
         self.ingress + self.workers + self.postgres + self.broker + self.driver
     }
 
-    /// Cores kept busy since `earlier`, `seconds` ago; `driver` is what the driver counted itself.
-    pub fn since(&self, earlier: &Shares, seconds: f64, driver: f64) -> Shares {
+    /// Seconds used since `earlier`; `driver` is what the driver counted itself.
+    pub fn since(&self, earlier: &Shares, driver: f64) -> Shares {
+        let used = Shares {
+            ingress: self.ingress - earlier.ingress,
+            workers: self.workers - earlier.workers,
+            postgres: self.postgres - earlier.postgres,
+            broker: self.broker - earlier.broker,
+            driver,
+            others: 0.0,
+        };
+        Shares { others: (self.others - earlier.others - used.sum()).max(0.0), ..used }
+    }
+
+    /// Seconds become cores, or seconds an event.
+    pub fn per(&self, count: f64) -> Shares {
         Shares {
-            ingress: (self.ingress - earlier.ingress) / seconds,
-            workers: (self.workers - earlier.workers) / seconds,
-            postgres: (self.postgres - earlier.postgres) / seconds,
-            broker: (self.broker - earlier.broker) / seconds,
-            driver: driver / seconds,
+            ingress: self.ingress / count,
+            workers: self.workers / count,
+            postgres: self.postgres / count,
+            broker: self.broker / count,
+            driver: self.driver / count,
+            others: self.others / count,
         }
     }
 }
@@ -70,6 +88,14 @@ fn ticks(fields: &[String], range: std::ops::RangeInclusive<usize>) -> f64 {
 /// User and system time: fields 14 and 15.
 fn of_process(pid: u32) -> f64 {
     fields(&format!("/proc/{pid}/stat")).map_or(0.0, |fields| ticks(&fields, 11..=12))
+}
+
+/// User, nice and system time of all cores together: the first line of `/proc/stat`.
+fn of_machine() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<String> =
+        text.lines().next().unwrap_or_default().split_ascii_whitespace().map(str::to_owned).collect();
+    ticks(&fields, 1..=3)
 }
 
 pub fn of_this_thread() -> f64 {

@@ -58,7 +58,6 @@ impl Latency {
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
     pub connections: u16,
-    pub events: usize,
     /// Answered 200 per second, from the first request to the last answer.
     pub accepted_per_second: f64,
     /// In the ledger per second, from the first request to the last commit.
@@ -68,8 +67,8 @@ pub struct Point {
     pub ledger: Latency,
     /// Cores kept busy until the last answer.
     pub while_sending: Shares,
-    /// Cores kept busy until the last ledger row.
-    pub in_all: Shares,
+    /// Processor microseconds that one event costs, until the last one is in the ledger.
+    pub an_event: Shares,
 }
 
 /// Sends, waits until everything is in the ledger, and reads from the database when each row was committed.
@@ -94,7 +93,6 @@ pub fn measure(stage: &Stage, prefix: &str, offered: Offered, seconds: f64) -> R
     let after_sending = stage.watched.used();
     expect_all_accepted(&driven)?;
     wait_until_projected(&mut connection)?;
-    let in_all = started.elapsed().as_secs_f64();
     let after_all = stage.watched.used();
 
     let commits = match watch {
@@ -107,13 +105,12 @@ pub fn measure(stage: &Stage, prefix: &str, offered: Offered, seconds: f64) -> R
     let count = driven.sent.len() as f64;
     Ok(Point {
         connections: offered.connections,
-        events: driven.sent.len(),
         accepted_per_second: count / driven.took.as_secs_f64(),
         ledger_per_second: count / ((last - first) as f64 / 1e6),
         answer: Latency::of(driven.sent.iter().map(|sent| sent.answered_after.as_micros() as i64).collect()),
         ledger: Latency::of(times.iter().map(|(sent, committed)| committed - sent).collect()),
-        while_sending: after_sending.since(&before, sending, driven.cpu),
-        in_all: after_all.since(&before, in_all, driven.cpu),
+        while_sending: after_sending.since(&before, driven.cpu).per(sending),
+        an_event: after_all.since(&before, driven.cpu).per(count / 1e6),
     })
 }
 

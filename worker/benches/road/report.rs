@@ -203,18 +203,33 @@ impl Report {
 
     fn print_costs(&self) {
         println!("\nCores kept busy while sending, of {}", self.cores);
-        println!("connections  ingress  workers  PostgreSQL  RabbitMQ  driver    sum   limited by");
+        println!("connections  ingress  workers  PostgreSQL  RabbitMQ  driver    sum   others   limited by");
         for connections in self.connections.iter().copied() {
-            let busy = self.shares(connections);
+            let busy = self.shares(connections, |point| point.while_sending);
             println!(
-                "{connections:>11} {:>8.2} {:>8.2} {:>11.2} {:>9.2} {:>7.2} {:>6.2}   {}",
+                "{connections:>11} {:>8.2} {:>8.2} {:>11.2} {:>9.2} {:>7.2} {:>6.2} {:>8.2}   {}",
                 busy.ingress,
                 busy.workers,
                 busy.postgres,
                 busy.broker,
                 busy.driver,
                 busy.sum(),
+                busy.others,
                 self.limit(&busy)
+            );
+        }
+        println!("\nProcessor time that one event costs, from the socket to the ledger, in microseconds");
+        println!("connections  ingress  workers  PostgreSQL  RabbitMQ  driver    sum");
+        for connections in self.connections.iter().copied() {
+            let cost = self.shares(connections, |point| point.an_event);
+            println!(
+                "{connections:>11} {:>8.0} {:>8.0} {:>11.0} {:>9.0} {:>7.0} {:>6.0}",
+                cost.ingress,
+                cost.workers,
+                cost.postgres,
+                cost.broker,
+                cost.driver,
+                cost.sum()
             );
         }
         println!("\nThe driver alone, against a server that only answers");
@@ -244,21 +259,25 @@ impl Report {
         median(self.null.iter().filter(|point| point.connections == connections).map(figure))
     }
 
-    fn shares(&self, connections: u16) -> Shares {
+    fn shares(&self, connections: u16, shares: impl Fn(&Point) -> Shares) -> Shares {
         Shares {
-            ingress: self.at(connections, |point| point.while_sending.ingress),
-            workers: self.at(connections, |point| point.while_sending.workers),
-            postgres: self.at(connections, |point| point.while_sending.postgres),
-            broker: self.at(connections, |point| point.while_sending.broker),
-            driver: self.at(connections, |point| point.while_sending.driver),
+            ingress: self.at(connections, |point| shares(point).ingress),
+            workers: self.at(connections, |point| shares(point).workers),
+            postgres: self.at(connections, |point| shares(point).postgres),
+            broker: self.at(connections, |point| shares(point).broker),
+            driver: self.at(connections, |point| shares(point).driver),
+            others: self.at(connections, |point| shares(point).others),
         }
     }
 
     fn limit(&self, busy: &Shares) -> &'static str {
-        if busy.sum() >= BUSY * self.cores as f64 {
+        let cores = self.cores as f64;
+        if busy.sum() >= BUSY * cores {
             "the processor"
+        } else if busy.sum() + busy.others >= BUSY * cores {
+            "the processor, which others use too"
         } else {
-            "waiting: for the commit to reach the disk, and for each other"
+            "waiting for commits and for each other"
         }
     }
 
@@ -299,7 +318,8 @@ impl Report {
     }
 
     fn full_json(&self, connections: u16) -> Value {
-        let busy = self.shares(connections);
+        let busy = self.shares(connections, |point| point.while_sending);
+        let cost = self.shares(connections, |point| point.an_event);
         json!({
             "connections": connections,
             "accepted_per_second": self.at(connections, |point| point.accepted_per_second),
@@ -312,6 +332,14 @@ impl Report {
                 "postgres": busy.postgres,
                 "broker": busy.broker,
                 "driver": busy.driver,
+                "others": busy.others,
+            },
+            "micros_an_event": {
+                "ingress": cost.ingress,
+                "workers": cost.workers,
+                "postgres": cost.postgres,
+                "broker": cost.broker,
+                "driver": cost.driver,
             },
             "driver_alone": {
                 "requests_per_second": self.null_at(connections, |point| point.per_second),
