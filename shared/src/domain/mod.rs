@@ -19,8 +19,8 @@ pub use money::{Currency, Money, MoneyError};
 pub use payment::{Payment, PaymentFact, PaymentStatus, PaymentStep};
 pub use refund::{Refund, RefundFact, RefundStatus};
 pub use settle::{Class, Failure, Outcome, RetryPolicy, Settlement, settle};
-pub use transfer::TransferFact;
 pub use subscription::{Subscription, SubscriptionFact, SubscriptionItem, SubscriptionStatus, SubscriptionStep};
+pub use transfer::TransferFact;
 
 /// What a fact does to a state: the vocabulary of every state table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
