@@ -1,0 +1,3 @@
+//! RevenueCat's vocabulary.
+
+use super::*;
