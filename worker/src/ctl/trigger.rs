@@ -340,6 +340,7 @@ mod tests {
             active: true,
             tolerance: None,
             mismatch_status: 200,
+            has_unreadable_keys: false,
             keys: Vec::new(),
         }
     }
