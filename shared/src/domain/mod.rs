@@ -2,6 +2,7 @@
 
 mod dispute;
 mod event;
+mod explain;
 mod fact;
 mod ledger;
 mod money;
@@ -13,6 +14,7 @@ mod transfer;
 
 pub use dispute::{Dispute, DisputeFact, DisputeStatus, Funds};
 pub use event::{Environment, EventId, Lane, Time};
+pub use explain::{Effect, Explained, explain};
 pub use fact::{Fact, FactDetail, RecordedFact, Subject, SubjectKind};
 pub use ledger::{Ledger, Review, fold};
 pub use money::{Currency, Money, MoneyError};
