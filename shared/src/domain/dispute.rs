@@ -1,7 +1,8 @@
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
-use super::{Currency, EventId, FactDetail, Money, RecordedFact, Review, Time, Transition};
+use super::review::Reviews;
+use super::{Currency, EventId, FactDetail, Money, RecordedFact, Time, Transition, Verdict};
 
 /// The standing of a dispute (chargeback). An inquiry asks questions; no money has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +108,7 @@ pub(super) fn transition(now: DisputeStatus, told: DisputeStatus) -> Transition<
 }
 
 /// Folds the dispute facts among `facts`, which are in order, into one row per dispute, sorted by dispute id.
-pub(super) fn fold(payment_id: Option<&str>, facts: &[&RecordedFact], reviews: &mut Vec<Review>) -> Vec<Dispute> {
+pub(super) fn fold(payment_id: Option<&str>, facts: &[&RecordedFact], reviews: &mut Reviews<'_>) -> Vec<Dispute> {
     let mut disputes: std::collections::BTreeMap<&str, Dispute> = std::collections::BTreeMap::new();
     for recorded in facts {
         let FactDetail::Dispute(fact) = &recorded.fact.detail else { continue };
@@ -142,17 +143,19 @@ impl Dispute {
         }
     }
 
-    fn apply(&mut self, fact: &DisputeFact, recorded: &RecordedFact, reviews: &mut Vec<Review>) {
+    fn apply(&mut self, fact: &DisputeFact, recorded: &RecordedFact, reviews: &mut Reviews<'_>) {
         let at = recorded.fact.occurred_at;
-        if fact.amount.currency() != self.currency {
-            return self.review(Review::new("dispute_currency_changed", recorded), reviews);
+        if fact.amount.currency() != self.currency && !self.accepts("dispute_currency_changed", recorded, reviews) {
+            return;
         }
         match transition(self.status, fact.status) {
-            Transition::Review(reason) => return self.review(Review::new(reason, recorded), reviews),
+            Transition::Review(reason) if !self.accepts(reason, recorded, reviews) => return,
+            Transition::Review(_) => self.status = fact.status,
             Transition::Same => {}
             Transition::To(status) => self.status = status,
         }
         self.closed_at = if self.status.is_closed() { self.closed_at.or(Some(at)) } else { None };
+        self.currency = fact.amount.currency();
         self.amount = fact.amount.amount();
         self.opened_at = self.opened_at.min(fact.created_at);
         self.charge_id = fact.charge_id.clone().or_else(|| self.charge_id.take());
@@ -167,10 +170,14 @@ impl Dispute {
         }
     }
 
-    fn review(&mut self, review: Review, reviews: &mut Vec<Review>) {
-        self.needs_review = true;
-        self.review_reason.get_or_insert(review.reason);
-        reviews.push(review);
+    /// Whether a fact that contradicts is applied after all. As long as nobody decided about it, the row says so.
+    fn accepts(&mut self, reason: &'static str, recorded: &RecordedFact, reviews: &mut Reviews<'_>) -> bool {
+        let verdict = reviews.verdict(reason, recorded);
+        if verdict.is_none() {
+            self.needs_review = true;
+            self.review_reason.get_or_insert(reason);
+        }
+        verdict == Some(Verdict::Accept)
     }
 
     /// What is gone from the merchant's balance because of this dispute.

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{DisputeFact, EventId, PaymentFact, RefundFact, SubscriptionFact, Time, TransferFact};
+use super::{DecisionFact, DisputeFact, EventId, PaymentFact, RefundFact, SubscriptionFact, Time, TransferFact};
 
 /// What a fact is about, within one provider account. All facts of one subject are folded together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,10 +76,11 @@ pub enum FactDetail {
     Dispute(DisputeFact),
     Subscription(SubscriptionFact),
     Transfer(TransferFact),
+    Decision(DecisionFact),
 }
 
 impl FactDetail {
-    /// `payment`, `refund`, `dispute`, `subscription` or `transfer`.
+    /// `payment`, `refund`, `dispute`, `subscription`, `transfer` or `decision`.
     pub fn kind(&self) -> &'static str {
         match self {
             FactDetail::Payment(_) => "payment",
@@ -87,6 +88,7 @@ impl FactDetail {
             FactDetail::Dispute(_) => "dispute",
             FactDetail::Subscription(_) => "subscription",
             FactDetail::Transfer(_) => "transfer",
+            FactDetail::Decision(_) => "decision",
         }
     }
 
@@ -98,6 +100,7 @@ impl FactDetail {
             FactDetail::Dispute(fact) => fact.rank(),
             FactDetail::Subscription(fact) => fact.step.rank(),
             FactDetail::Transfer(_) => TransferFact::RANK,
+            FactDetail::Decision(_) => DecisionFact::RANK,
         }
     }
 }
@@ -115,8 +118,14 @@ pub struct RecordedFact {
 }
 
 impl RecordedFact {
-    /// The total order in which facts are folded: time, rank, then ids that do not depend on arrival.
-    pub fn order(&self) -> (Time, i16, &str, i16) {
-        (self.fact.occurred_at, self.fact.detail.rank(), &self.external_event_id, self.ordinal)
+    /// The total order in which facts are folded: time, who says it, rank, then ids that do not depend on arrival.
+    pub fn order(&self) -> (Time, bool, i16, &str, i16) {
+        let rank = self.fact.detail.rank();
+        (self.fact.occurred_at, self.is_decided(), rank, &self.external_event_id, self.ordinal)
+    }
+
+    /// Whether a person put the fact into the ledger. In its second, such a fact has the last word.
+    pub fn is_decided(&self) -> bool {
+        self.external_event_id.starts_with(DecisionFact::EVENT_PREFIX)
     }
 }

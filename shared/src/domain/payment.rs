@@ -1,7 +1,8 @@
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
-use super::{Currency, DisputeStatus, EventId, Money, RecordedFact, Review, Time, Transition};
+use super::review::Reviews;
+use super::{Currency, DisputeStatus, EventId, Money, RecordedFact, Time, Transition, Verdict};
 
 /// The standing of a payment. `PartiallyRefunded` and `Refunded` are derived from its refunds; no fact sets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,18 @@ impl PaymentStep {
             PaymentStep::Captured => 4,
             PaymentStep::Expired => 5,
             PaymentStep::Canceled => 6,
+        }
+    }
+
+    fn states(self) -> Option<PaymentStatus> {
+        match self {
+            PaymentStep::Noted => None,
+            PaymentStep::Pending => Some(PaymentStatus::Pending),
+            PaymentStep::Failed => Some(PaymentStatus::Failed),
+            PaymentStep::Authorized => Some(PaymentStatus::Authorized),
+            PaymentStep::Captured => Some(PaymentStatus::Paid),
+            PaymentStep::Canceled => Some(PaymentStatus::Canceled),
+            PaymentStep::Expired => Some(PaymentStatus::Expired),
         }
     }
 }
@@ -166,7 +179,7 @@ pub(super) fn transition(now: PaymentStatus, step: PaymentStep) -> Transition<Pa
 }
 
 /// Folds the payment facts among `facts`, which are in order. Totals of refunds and disputes are filled in later.
-pub(super) fn fold(payment_id: &str, facts: &[&RecordedFact], reviews: &mut Vec<Review>) -> Option<Payment> {
+pub(super) fn fold(payment_id: &str, facts: &[&RecordedFact], reviews: &mut Reviews<'_>) -> Option<Payment> {
     let mut payment: Option<Payment> = None;
     let mut is_told_of = false;
     let mut purchase: Option<(Time, Option<Money>)> = None;
@@ -176,8 +189,10 @@ pub(super) fn fold(payment_id: &str, facts: &[&RecordedFact], reviews: &mut Vec<
         if let Some(purchased_at) = fact.purchased_at
             && *purchase.get_or_insert((purchased_at, fact.amount)) != (purchased_at, fact.amount)
         {
-            reviews.push(Review::new("payment_id_reused", recorded));
-            continue;
+            if reviews.verdict("payment_id_reused", recorded) != Some(Verdict::Accept) {
+                continue;
+            }
+            purchase = Some((purchased_at, fact.amount));
         }
         let row = payment.get_or_insert_with(|| Payment::unknown(payment_id, recorded.event_id));
         let before = row.clone();
@@ -216,13 +231,16 @@ impl Payment {
         }
     }
 
-    fn apply(&mut self, fact: &PaymentFact, recorded: &RecordedFact, reviews: &mut Vec<Review>) {
+    fn apply(&mut self, fact: &PaymentFact, recorded: &RecordedFact, reviews: &mut Reviews<'_>) {
         let at = recorded.fact.occurred_at;
-        for money in [fact.amount, fact.captured].into_iter().flatten() {
-            if *self.currency.get_or_insert(money.currency()) != money.currency() {
-                reviews.push(Review::new("currency_changed", recorded));
-                return;
-            }
+        let differs = |money: Money| self.currency.is_some_and(|currency| currency != money.currency());
+        let told = || [fact.captured, fact.amount].into_iter().flatten();
+        let contradicts = told().any(differs) || told().any(|money| told().any(|o| o.currency() != money.currency()));
+        if contradicts && reviews.verdict("currency_changed", recorded) != Some(Verdict::Accept) {
+            return;
+        }
+        if !contradicts && let Some(money) = told().next() {
+            self.currency.get_or_insert(money.currency());
         }
         for (ours, theirs) in [
             (&mut self.app_user_id, &fact.app_user_id),
@@ -235,7 +253,14 @@ impl Payment {
             }
         }
         match transition(self.status, fact.step) {
-            Transition::Review(reason) => return reviews.push(Review::new(reason, recorded)),
+            Transition::Review(reason) => {
+                if reviews.verdict(reason, recorded) != Some(Verdict::Accept) {
+                    return;
+                }
+                if let Some(status) = fact.step.states() {
+                    self.enter(status, at);
+                }
+            }
             Transition::Same => {}
             Transition::To(status) => self.enter(status, at),
         }
@@ -246,15 +271,30 @@ impl Payment {
             _ => true,
         };
         if speaks_for_the_payment {
-            self.amount = fact.amount.map(Money::amount).or(self.amount);
-            self.captured_amount = fact.captured.map_or(self.captured_amount, Money::amount);
+            self.state_amounts(fact);
             self.charge_id = fact.charge_id.clone().or_else(|| self.charge_id.take());
             self.failure_code = fact.failure_code.clone();
         }
     }
 
+    /// What is stated in another currency leaves nothing of the old one.
+    fn state_amounts(&mut self, fact: &PaymentFact) {
+        let told = fact.captured.or(fact.amount).map(Money::currency);
+        if told.is_some() && told != self.currency {
+            self.currency = told;
+            self.amount = None;
+            self.captured_amount = Decimal::ZERO;
+        }
+        let ours = |money: &Money| Some(money.currency()) == self.currency;
+        self.amount = fact.amount.filter(ours).map(Money::amount).or(self.amount);
+        self.captured_amount = fact.captured.filter(ours).map_or(self.captured_amount, Money::amount);
+    }
+
+    /// Only a person's decision leads out of `Paid` and `Canceled`. The time of what is no longer so goes with it.
     fn enter(&mut self, status: PaymentStatus, at: Time) {
         self.status = status;
+        self.paid_at = self.paid_at.filter(|_| status == PaymentStatus::Paid);
+        self.canceled_at = self.canceled_at.filter(|_| status == PaymentStatus::Canceled);
         match status {
             PaymentStatus::Authorized => self.authorized_at = Some(at),
             PaymentStatus::Paid => self.paid_at = Some(at),

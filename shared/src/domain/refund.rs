@@ -1,7 +1,8 @@
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
-use super::{Currency, EventId, FactDetail, Money, RecordedFact, Review, Time, Transition};
+use super::review::Reviews;
+use super::{Currency, EventId, FactDetail, Money, RecordedFact, Time, Transition, Verdict};
 
 /// The standing of a refund.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +97,7 @@ pub(super) fn transition(now: RefundStatus, told: RefundStatus) -> Transition<Re
 }
 
 /// Folds the refund facts among `facts`, which are in order, into one row per refund, sorted by refund id.
-pub(super) fn fold(payment_id: Option<&str>, facts: &[&RecordedFact], reviews: &mut Vec<Review>) -> Vec<Refund> {
+pub(super) fn fold(payment_id: Option<&str>, facts: &[&RecordedFact], reviews: &mut Reviews<'_>) -> Vec<Refund> {
     let mut refunds: std::collections::BTreeMap<&str, Refund> = std::collections::BTreeMap::new();
     for recorded in facts {
         let FactDetail::Refund(fact) = &recorded.fact.detail else { continue };
@@ -131,29 +132,18 @@ impl Refund {
         }
     }
 
-    fn apply(&mut self, fact: &RefundFact, recorded: &RecordedFact, reviews: &mut Vec<Review>) {
+    fn apply(&mut self, fact: &RefundFact, recorded: &RecordedFact, reviews: &mut Reviews<'_>) {
         let at = recorded.fact.occurred_at;
-        if fact.amount.currency() != self.currency {
-            return self.review(Review::new("refund_currency_changed", recorded), reviews);
+        if fact.amount.currency() != self.currency && !self.accepts("refund_currency_changed", recorded, reviews) {
+            return;
         }
         match transition(self.status, fact.status) {
-            Transition::Review(reason) => return self.review(Review::new(reason, recorded), reviews),
+            Transition::Review(reason) if !self.accepts(reason, recorded, reviews) => return,
+            Transition::Review(_) => self.enter(fact.status, at),
             Transition::Same => {}
-            Transition::To(status) => {
-                self.status = status;
-                match status {
-                    RefundStatus::Succeeded => {
-                        self.refunded_at = Some(at);
-                        self.failed_at = None;
-                    }
-                    RefundStatus::Failed | RefundStatus::Canceled | RefundStatus::Reversed => {
-                        self.failed_at = Some(at);
-                        self.refunded_at = None;
-                    }
-                    RefundStatus::Pending => {}
-                }
-            }
+            Transition::To(status) => self.enter(status, at),
         }
+        self.currency = fact.amount.currency();
         self.amount = fact.amount.amount();
         self.requested_at = self.requested_at.min(fact.created_at);
         self.charge_id = fact.charge_id.clone().or_else(|| self.charge_id.take());
@@ -161,9 +151,28 @@ impl Refund {
         self.failure_code = fact.failure_code.clone().or_else(|| self.failure_code.take());
     }
 
-    fn review(&mut self, review: Review, reviews: &mut Vec<Review>) {
-        self.needs_review = true;
-        self.review_reason.get_or_insert(review.reason);
-        reviews.push(review);
+    fn enter(&mut self, status: RefundStatus, at: Time) {
+        self.status = status;
+        match status {
+            RefundStatus::Succeeded => {
+                self.refunded_at = Some(at);
+                self.failed_at = None;
+            }
+            RefundStatus::Failed | RefundStatus::Canceled | RefundStatus::Reversed => {
+                self.failed_at = Some(at);
+                self.refunded_at = None;
+            }
+            RefundStatus::Pending => {}
+        }
+    }
+
+    /// Whether a fact that contradicts is applied after all. As long as nobody decided about it, the row says so.
+    fn accepts(&mut self, reason: &'static str, recorded: &RecordedFact, reviews: &mut Reviews<'_>) -> bool {
+        let verdict = reviews.verdict(reason, recorded);
+        if verdict.is_none() {
+            self.needs_review = true;
+            self.review_reason.get_or_insert(reason);
+        }
+        verdict == Some(Verdict::Accept)
     }
 }

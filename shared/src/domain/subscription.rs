@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::review::Reviews;
 use super::transfer::owner;
-use super::{EventId, FactDetail, RecordedFact, Review, Time, Transition};
+use super::{EventId, FactDetail, RecordedFact, Time, Transition, Verdict};
 
 /// The standing of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -244,10 +245,12 @@ pub(super) fn fold(
     subscription_id: &str,
     facts: &[&RecordedFact],
     transfers: &[&RecordedFact],
-    reviews: &mut Vec<Review>,
+    reviews: &mut Reviews<'_>,
 ) -> Vec<Subscription> {
     let mut standing = Standing::default();
-    for second in facts.chunk_by(|a, b| a.fact.occurred_at == b.fact.occurred_at) {
+    // What a person decided in a second comes after what it says of itself, as it does in the order of facts.
+    let instant = |recorded: &RecordedFact| (recorded.fact.occurred_at, recorded.is_decided());
+    for second in facts.chunk_by(|a, b| instant(a) == instant(b)) {
         for (fact, recorded) in by_evidence(second, standing.status, reviews) {
             let before = standing.clone();
             standing.apply(fact, recorded, reviews);
@@ -264,7 +267,7 @@ pub(super) fn fold(
 fn by_evidence<'a>(
     second: &[&'a RecordedFact],
     mut now: Option<SubscriptionStatus>,
-    reviews: &mut Vec<Review>,
+    reviews: &mut Reviews<'_>,
 ) -> Vec<(&'a SubscriptionFact, &'a RecordedFact)> {
     let mut waiting: Vec<_> = second
         .iter()
@@ -289,8 +292,10 @@ fn by_evidence<'a>(
         let (fact, recorded) = waiting.remove(next);
         if let (Some(before), Some(told)) = (last_stated(&ordered), fact.step.states())
             && !is_evident(before, fact, told)
+            // It is taken for the last word; whoever dismisses it says that it is not.
+            && reviews.verdict("ambiguous_order", recorded) == Some(Verdict::Dismiss)
         {
-            reviews.push(Review::new("ambiguous_order", recorded));
+            continue;
         }
         now = fact.step.states().or(now);
         ordered.push((fact, recorded));
@@ -309,7 +314,7 @@ fn is_evident(before: SubscriptionStatus, fact: &SubscriptionFact, told: Subscri
 }
 
 impl Standing {
-    fn apply(&mut self, fact: &SubscriptionFact, recorded: &RecordedFact, reviews: &mut Vec<Review>) {
+    fn apply(&mut self, fact: &SubscriptionFact, recorded: &RecordedFact, reviews: &mut Reviews<'_>) {
         let at = recorded.fact.occurred_at;
         if fact.step == SubscriptionStep::RanOut && self.knows_a_later_period(fact) {
             return;
@@ -317,7 +322,12 @@ impl Standing {
         let before = self.status;
         if let Some(now) = self.status {
             match transition(now, fact.step) {
-                Transition::Review(reason) => return reviews.push(Review::new(reason, recorded)),
+                Transition::Review(reason) => {
+                    if reviews.verdict(reason, recorded) != Some(Verdict::Accept) {
+                        return;
+                    }
+                    self.status = fact.step.implies().or(self.status);
+                }
                 Transition::Same => {}
                 Transition::To(status) => self.status = Some(status),
             }

@@ -6,8 +6,8 @@ use proptest::sample::select;
 
 use super::*;
 use crate::domain::{
-    DisputeFact, DisputeStatus, Fact, Funds, Money, PaymentFact, PaymentStep, RefundFact, RefundStatus,
-    SubscriptionFact, SubscriptionItem, SubscriptionStatus, SubscriptionStep,
+    DecisionFact, DisputeFact, DisputeStatus, Fact, Funds, Money, PaymentFact, PaymentStep, RefundFact, RefundStatus,
+    SubscriptionFact, SubscriptionItem, SubscriptionStatus, SubscriptionStep, Verdict,
 };
 
 fn at(second: i64) -> Time {
@@ -128,6 +128,13 @@ fn subscription_fact() -> impl Strategy<Value = FactDetail> {
     )
 }
 
+fn decision_fact(reasons: &'static [&'static str]) -> impl Strategy<Value = FactDetail> {
+    let verdicts = select(vec![Verdict::Accept, Verdict::Dismiss]);
+    (0..9u8, select(reasons), verdicts).prop_map(|(about, reason, verdict)| {
+        FactDetail::Decision(DecisionFact { about: format!("evt_{about}"), reason: reason.to_owned(), verdict })
+    })
+}
+
 /// Facts of one subject, each from an event of its own; arrival ids do not follow the order of events.
 fn recorded(subject: Subject, details: impl Strategy<Value = FactDetail>) -> impl Strategy<Value = Vec<RecordedFact>> {
     vec((second(), details), 1..9).prop_map(move |told| {
@@ -159,18 +166,39 @@ fn payment_story() -> impl Strategy<Value = Vec<RecordedFact>> {
     recorded(Subject::payment("pay_1"), prop_oneof![payment_fact(), refund_fact(), dispute_fact()])
 }
 
+fn decided_payment_story() -> impl Strategy<Value = Vec<RecordedFact>> {
+    let decision = decision_fact(&[
+        "paid_after_canceled",
+        "failed_after_paid",
+        "currency_changed",
+        "more_out_than_in",
+        "refund_currency_changed",
+        "refund_currency_mismatch",
+        "refund_succeeded_after_failed",
+        "dispute_after_prevented",
+    ]);
+    let details = prop_oneof![payment_fact(), refund_fact(), dispute_fact(), decision];
+    recorded(Subject::payment("pay_1"), details)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn a_payment_is_a_function_of_the_set_of_its_facts((facts, retold) in retold(payment_story())) {
+    fn a_payment_is_a_function_of_the_set_of_its_facts((facts, retold) in retold(decided_payment_story())) {
         let subject = Subject::payment("pay_1");
         prop_assert_eq!(fold(&subject, &retold, &[]), fold(&subject, &facts, &[]));
     }
 
     #[test]
     fn a_subscription_is_a_function_of_the_set_of_its_facts(
-        (facts, retold) in retold(recorded(Subject::subscription("sub_1"), subscription_fact())),
+        (facts, retold) in retold(recorded(
+            Subject::subscription("sub_1"),
+            prop_oneof![
+                3 => subscription_fact(),
+                1 => decision_fact(&["paid_after_ended", "revived_after_ended", "ambiguous_order"]),
+            ],
+        )),
     ) {
         let subject = Subject::subscription("sub_1");
         prop_assert_eq!(fold(&subject, &retold, &[]), fold(&subject, &facts, &[]));
