@@ -5,6 +5,7 @@
 //! - [`intake`]: bytes and headers become an [`intake::Admission`] or a [`intake::Refusal`]; pure.
 //! - [`providers`]: how each provider signs, and what its payloads mean; pure.
 //! - [`domain`]: money, facts, the folds that turn a set of facts into ledger rows, and the fate of a message; pure.
+//! - [`decision`]: what a person decided about an event in quarantine, as an event of its own; pure.
 //! - [`sealing`]: bodies and secrets are compressed, encrypted and bound to the row they belong to; pure.
 //! - `store` (feature `store`): the only place that speaks to PostgreSQL.
 //! - `service` (feature `service`): settings, logs, private listener and stop signal of the long-running processes.
@@ -16,6 +17,7 @@
 //! Outcome | Failure -> Settlement                       worker: what becomes of the message
 //! ```
 
+pub mod decision;
 pub mod domain;
 pub mod intake;
 pub mod providers;

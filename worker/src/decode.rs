@@ -1,4 +1,5 @@
-use shared::domain::{Class, Environment, EventId, Failure, RecordedFact};
+use shared::decision::{Decision, DecisionError};
+use shared::domain::{Class, Environment, EventId, Fact, Failure, RecordedFact};
 use shared::providers::{self, FactError, Provider, StoredEvent};
 use shared::sealing::{Column, OpenError, Sealer};
 use shared::store::{Loaded, SubjectKey};
@@ -18,7 +19,9 @@ pub(crate) fn decode(loaded: &Loaded, sealer: &Sealer) -> Decoded {
         Ok(event) => event,
         Err(failure) => return Decoded::Failed(failure),
     };
-    match providers::facts(&event) {
+    let told =
+        if loaded.is_decision() { decided_facts(&event) } else { providers::facts(&event).map_err(Decoded::Held) };
+    match told {
         Ok(facts) => Decoded::Facts(
             facts
                 .into_iter()
@@ -35,8 +38,21 @@ pub(crate) fn decode(loaded: &Loaded, sealer: &Sealer) -> Decoded {
                 })
                 .collect(),
         ),
-        Err(error) => Decoded::Held(error),
+        Err(undecoded) => undecoded,
     }
+}
+
+/// What follows from a person's decision. Its origin says that it is one, and its seal that it is ours: no provider can
+/// send one.
+fn decided_facts(event: &StoredEvent) -> Result<Vec<Fact>, Decoded> {
+    Decision::read(&event.body).and_then(|decision| decision.facts(event)).map_err(|error| match error {
+        DecisionError::Facts(error) => Decoded::Held(error),
+        DecisionError::Unreadable => {
+            // A newer worker may know it.
+            let (class, code) = (Class::Transient, "decision_unreadable");
+            Decoded::Failed(Failure { class, code, message: error.to_string() })
+        }
+    })
 }
 
 fn environment(loaded: &Loaded) -> Environment {

@@ -100,8 +100,10 @@ impl Projector {
                 .zip(&decoded)
                 .map(|(event, decoded)| self.judge(lane, event, ledger.outcome(decoded), decoded.complaint()))
                 .collect();
-            let quarantine = ledger.contradictions().chain(reports.iter().filter_map(Report::quarantine));
-            store::open_quarantine(connection, Utc::now(), &quarantine.collect::<Vec<_>>())?;
+            let held: Vec<NewQuarantine> = reports.iter().filter_map(Report::quarantine).collect();
+            store::open_quarantine(connection, Utc::now(), &held)?;
+            let contradictions: Vec<NewQuarantine> = ledger.contradictions().collect();
+            store::settle_contradictions(connection, Utc::now(), &ledger.folded(), &contradictions)?;
             let settled: Vec<Settled> = reports.iter().map(Report::settled).collect();
             store::settle_events(connection, Utc::now(), &settled)?;
             Ok(reports)
@@ -317,6 +319,10 @@ impl Projection {
 
     fn is_old_news(&self, key: &SubjectKey, fact: &RecordedFact) -> bool {
         self.facts.get(key).is_some_and(|all| all.iter().any(|other| other.order() > fact.order()))
+    }
+
+    fn folded(&self) -> Vec<&SubjectKey> {
+        self.ledgers.iter().map(|(key, _)| key).collect()
     }
 
     /// The entries of facts that contradict each other.

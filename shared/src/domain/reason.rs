@@ -50,6 +50,8 @@ pub fn reason_in_words(code: &str) -> Option<&'static str> {
         "no_subscription_id" => "the event names no subscription",
         "no_product_id" => "the event names no product",
         "no_app_user_id" => "the event names no user",
+        "unknown_environment" => "the event does not say whether its money is real",
+        "needs_transfer" => "the event moves purchases, and does not say from whom to whom",
         "unknown_status" => "the provider states a status that this version does not know",
         _ => return None,
     })

@@ -209,7 +209,7 @@ const LAWS: [Law; 10] = [
     },
     Law {
         name: "reviews",
-        says: "what needs review is in quarantine",
+        says: "what needs review is in quarantine, where somebody is asked or has just decided",
         offenders: "
             SELECT l.webhook_event_id AS id
               FROM (SELECT provider, provider_account_id, 'payment' AS kind, payment_id AS subject, review_reason, webhook_event_id
@@ -219,7 +219,9 @@ const LAWS: [Law; 10] = [
                       FROM subscription_states WHERE needs_review) AS l
              WHERE NOT EXISTS (SELECT 1 FROM webhook.quarantine q
                                 WHERE q.provider = l.provider AND q.provider_account_id = l.provider_account_id
-                                  AND q.subject_kind = l.kind AND q.subject_id = l.subject AND q.reason = l.review_reason)",
+                                  AND q.subject_kind = l.kind AND q.subject_id = l.subject AND q.reason = l.review_reason
+                                  AND (q.status = 'open'
+                                       OR q.decision_event_id IN (SELECT i.id FROM webhook.inbox i WHERE i.status <> 'processed')))",
     },
 ];
 

@@ -21,6 +21,9 @@ pub struct Loaded {
     pub event_id: String,
     #[diesel(sql_type = Text)]
     pub event_type: String,
+    /// `provider`, or who else put the event into the raw store; the database allows no other.
+    #[diesel(sql_type = Text)]
+    pub origin: String,
     #[diesel(sql_type = Text)]
     pub lane: String,
     #[diesel(sql_type = Text)]
@@ -39,6 +42,11 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Whether the event is a person's decision.
+    pub fn is_decision(&self) -> bool {
+        self.origin == "operator"
+    }
+
     /// Whether an earlier delivery settled the event.
     pub fn is_settled(&self) -> bool {
         !matches!(self.status.as_str(), "accepted" | "retrying")
@@ -50,8 +58,8 @@ pub fn load_for_processing(connection: &mut PgConnection, ids: &[Uuid]) -> Resul
     // The locks come first and in a statement of their own, so that what is read afterwards is what the last holder left.
     const LOCK: &str = "SELECT 1 FROM webhook.inbox WHERE id = ANY($1) ORDER BY id FOR UPDATE";
     const LOAD: &str = "
-        SELECT i.id, i.provider, i.provider_account_id, i.environment, i.event_id, i.event_type, i.lane, i.status,
-               i.attempt_count, i.failure_count, i.occurred_at, i.received_at, r.body
+        SELECT i.id, i.provider, i.provider_account_id, i.environment, i.event_id, i.event_type, i.origin, i.lane,
+               i.status, i.attempt_count, i.failure_count, i.occurred_at, i.received_at, r.body
           FROM webhook.inbox i
           LEFT JOIN webhook.raw_events r ON r.id = i.id AND r.received_at = i.received_at AND r.received_at BETWEEN $1 AND $2
                                         AND r.id = ANY($3)

@@ -48,7 +48,11 @@ pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migration
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
 pub use partitions::{ensure_partitions, weeks_ahead};
 pub use pool::{Connection, Pool, PoolError, connect, get, in_snapshot, in_transaction};
-pub use quarantine::{QuarantineRow, list_quarantine, quarantine_of};
+pub use quarantine::{
+    Closing, Delivery, NewDecision, NewQuarantine, QuarantineKind, QuarantineRow, close_quarantine, decide_quarantine,
+    find_delivery, find_quarantine, list_quarantine, open_quarantine, quarantine_of, retry_quarantined,
+    settle_contradictions,
+};
 pub use refusals::{CountKey, NewRefusal, record_refusals};
-pub use settlement::{Ending, FailedAttempt, NewQuarantine, Settled, open_quarantine, settle_events};
+pub use settlement::{Ending, FailedAttempt, Settled, settle_events};
 pub use sql::{Bind, Sql};

@@ -199,33 +199,3 @@ fn schedule_retries(connection: &mut PgConnection, settled: &[Settled]) -> Resul
     }
     Ok(())
 }
-
-/// An event, or a contradiction between the facts of one subject, that a person has to look at.
-#[derive(Debug, Clone, Serialize)]
-pub struct NewQuarantine {
-    pub id: Uuid,
-    pub reason: &'static str,
-    pub provider: String,
-    pub provider_account_id: String,
-    pub event_id: Uuid,
-    pub subject_kind: Option<&'static str>,
-    pub subject_id: Option<String>,
-    pub detail: String,
-}
-
-/// Opens quarantine entries. One that is there already, open or closed, stays as it is.
-pub fn open_quarantine(connection: &mut PgConnection, now: Time, entries: &[NewQuarantine]) -> Result<(), StoreError> {
-    const INSERT: &str = "
-        WITH now AS (SELECT $1 AS at)
-        INSERT INTO webhook.quarantine (id, reason, provider, provider_account_id, event_id, subject_kind, subject_id, detail,
-                                        opened_at)
-        SELECT q.*, now.at
-          FROM now, json_to_recordset($2::json)
-               AS q (id uuid, reason text, provider text, provider_account_id text, event_id uuid, subject_kind text,
-                     subject_id text, detail text)
-        ON CONFLICT DO NOTHING";
-    if !entries.is_empty() {
-        Sql::new(INSERT, &[Bind::Time(now), Bind::Text(&json(entries)?)]).run(connection)?;
-    }
-    Ok(())
-}

@@ -1,0 +1,2 @@
+DROP INDEX webhook.quarantine_open_subject;
+ALTER TABLE webhook.quarantine DROP COLUMN decision_event_id;
