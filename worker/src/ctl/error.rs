@@ -1,8 +1,10 @@
 use std::io;
 use std::process::ExitCode;
 
+use shared::decision::DecisionError;
 use shared::providers::SecretError;
 use shared::providers::sample::UnknownSample;
+use shared::sealing::{OpenError, SealError};
 use shared::service::SettingError;
 use shared::store::{EndpointStoreError, MigrationError, StoreError};
 
@@ -74,6 +76,38 @@ pub(super) enum CtlError {
     )]
     NotDead { id: String, status: String },
     #[error(
+        "no quarantine entry {0}, neither by its id nor by its event's; webhookctl quarantine list shows those there are"
+    )]
+    NoQuarantine(String),
+    #[error("{count} quarantine entries are about {id}; webhookctl quarantine list --all shows the id of each")]
+    SeveralEntries { id: String, count: usize },
+    #[error("quarantine entry {id} cannot be closed like that: {verbs}")]
+    WrongVerb { id: String, verbs: &'static str },
+    #[error("quarantine entry {id} is {status}, not open; nothing was changed")]
+    EntryClosed { id: String, status: String },
+    #[error("quarantine entry {0} is not about two deliveries; webhookctl quarantine show {0} tells what it is about")]
+    NotAMismatch(String),
+    #[error(
+        "event {id} is {status}, not quarantined, although its entry is open; webhookctl doctor shows what else does not agree"
+    )]
+    NotQuarantined { id: String, status: String },
+    #[error("the contradiction of quarantine entry {0} is gone; the next event of its subject closes it")]
+    NothingInQuestion(String),
+    #[error(
+        "the bytes of delivery {0} are not in the raw store any more; restore their partition from the archive first"
+    )]
+    DeliveryArchived(String),
+    #[error("the bytes of delivery {id} do not open: {error}")]
+    BodyUnreadable { id: String, error: OpenError },
+    #[error("a delivery of quarantine entry {0} is not JSON, so its fields cannot be compared")]
+    NotJson(String),
+    #[error("the second delivery cannot be applied: {0}; nothing was changed")]
+    Decision(DecisionError),
+    #[error("{0}")]
+    Seal(SealError),
+    #[error("this version does not know the provider {0}")]
+    UnknownProvider(String),
+    #[error(
         "the database holds events, and migrating down deletes all of them; --delete-all-data says that this is meant"
     )]
     HoldsData,
@@ -109,18 +143,31 @@ impl CtlError {
             | CtlError::Secret(_)
             | CtlError::Sample(_)
             | CtlError::NoAmount(_) => Exit::Usage,
-            CtlError::NoEvent(_) | CtlError::NoDeadLetter(_) | CtlError::Endpoint(EndpointStoreError::NotFound(_)) => {
-                Exit::NotFound
-            }
+            CtlError::NoEvent(_)
+            | CtlError::NoDeadLetter(_)
+            | CtlError::NoQuarantine(_)
+            | CtlError::Endpoint(EndpointStoreError::NotFound(_)) => Exit::NotFound,
             CtlError::NotOpen { .. }
             | CtlError::NotDead { .. }
             | CtlError::NothingToReplay(_)
+            | CtlError::SeveralEntries { .. }
+            | CtlError::WrongVerb { .. }
+            | CtlError::EntryClosed { .. }
+            | CtlError::NotAMismatch(_)
+            | CtlError::NotQuarantined { .. }
+            | CtlError::NothingInQuestion(_)
+            | CtlError::DeliveryArchived(_)
+            | CtlError::Decision(_)
             | CtlError::HoldsData => Exit::Refused,
             CtlError::Store(StoreError::Unavailable) | CtlError::IngressSilent { .. } => Exit::Unreachable,
             CtlError::NoActiveKey(_)
             | CtlError::UnexpectedAnswers { .. }
             | CtlError::StillWaiting { .. }
             | CtlError::SchemaBehind(_)
+            | CtlError::BodyUnreadable { .. }
+            | CtlError::NotJson(_)
+            | CtlError::Seal(_)
+            | CtlError::UnknownProvider(_)
             | CtlError::Store(_)
             | CtlError::Endpoint(_)
             | CtlError::Migration(_)
@@ -138,8 +185,19 @@ impl CtlError {
             CtlError::SecretTooLong { .. } | CtlError::Secret(_) => "secret",
             CtlError::Sample(_) => "unknown_sample",
             CtlError::NoAmount(_) => "no_amount",
-            CtlError::NoEvent(_) | CtlError::NoDeadLetter(_) => "not_found",
-            CtlError::NotOpen { .. } => "not_open",
+            CtlError::NoEvent(_) | CtlError::NoDeadLetter(_) | CtlError::NoQuarantine(_) => "not_found",
+            CtlError::NotOpen { .. } | CtlError::EntryClosed { .. } => "not_open",
+            CtlError::SeveralEntries { .. } => "ambiguous",
+            CtlError::WrongVerb { .. } => "wrong_verb",
+            CtlError::NotAMismatch(_) => "not_a_mismatch",
+            CtlError::NotQuarantined { .. } => "not_quarantined",
+            CtlError::NothingInQuestion(_) => "nothing_in_question",
+            CtlError::DeliveryArchived(_) => "archived",
+            CtlError::BodyUnreadable { .. } => "body_unreadable",
+            CtlError::NotJson(_) => "bad_json",
+            CtlError::Decision(_) => "cannot_be_applied",
+            CtlError::Seal(_) => "seal",
+            CtlError::UnknownProvider(_) => "unknown_provider",
             CtlError::NotDead { .. } => "not_dead",
             CtlError::NothingToReplay(_) => "nothing_to_replay",
             CtlError::HoldsData => "holds_data",
