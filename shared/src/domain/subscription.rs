@@ -66,11 +66,12 @@ impl SubscriptionStep {
             SubscriptionStep::Noted => 29,
             SubscriptionStep::PaymentFailed => 30,
             SubscriptionStep::Paid => 31,
-            SubscriptionStep::RanOut => 32,
             // After every statement of the same instant, whose end it moves.
             SubscriptionStep::Extended => 42,
+            // A charge that failed and the end of access may be told at once.
+            SubscriptionStep::RanOut => 43,
             // Whoever buys in the second in which the last period ran out, or was canceled, is subscribed.
-            SubscriptionStep::Bought(_) => 43,
+            SubscriptionStep::Bought(_) => 44,
             SubscriptionStep::Stands(status) => match status {
                 SubscriptionStatus::Incomplete => 33,
                 SubscriptionStatus::Trialing => 34,

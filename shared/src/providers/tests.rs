@@ -123,6 +123,28 @@ fn in_any_order(events: &[StoredEvent]) {
     assert_eq!(ledger(&[events, events].concat()), expected, "twice");
 }
 
+/// Every order at all; for small stories.
+fn in_every_order(events: &[StoredEvent]) {
+    assert!(events.len() <= 6, "{} events have too many orders", events.len());
+    let expected = ledger(events);
+    for order in permutations(events.len()) {
+        let told: Vec<StoredEvent> = order.iter().map(|at| events[*at].clone()).collect();
+        assert_eq!(ledger(&told), expected, "{order:?}");
+    }
+}
+
+fn permutations(length: usize) -> Vec<Vec<usize>> {
+    let Some(last) = length.checked_sub(1) else { return vec![Vec::new()] };
+    let insert = |order: Vec<usize>| {
+        (0..length).map(move |place| {
+            let mut longer = order.clone();
+            longer.insert(place, last);
+            longer
+        })
+    };
+    permutations(last).into_iter().flat_map(insert).collect()
+}
+
 #[test]
 fn providers_have_one_name_each() {
     for provider in Provider::ALL {
