@@ -142,7 +142,7 @@ fn in_every_order(facts: &mut [RecordedFact], upto: usize, check: &mut impl FnMu
     }
     for turn in 0..upto {
         in_every_order(facts, upto - 1, check);
-        let other = if upto % 2 == 0 { turn } else { 0 };
+        let other = if upto.is_multiple_of(2) { turn } else { 0 };
         facts.swap(other, upto - 1);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::domain::{FactDetail, SubscriptionStatus};
 
-fn event(id: &str, event_type: &str, at: i64, object: Value) -> StoredEvent {
+pub(in crate::providers) fn event(id: &str, event_type: &str, at: i64, object: Value) -> StoredEvent {
     let body = json!({ "id": id, "object": "event", "type": event_type, "created": START + at, "livemode": true,
                        "data": { "object": object } });
     stored(Provider::Stripe, "", &body.to_string())
@@ -16,7 +16,7 @@ fn with(mut object: Value, changes: Value) -> Value {
     object
 }
 
-fn charge(changes: Value) -> Value {
+pub(in crate::providers) fn charge(changes: Value) -> Value {
     let charge = json!({
         "id": "ch_1", "object": "charge", "payment_intent": "pi_1", "amount": 1000, "amount_captured": 1000,
         "amount_refunded": 0, "captured": true, "status": "succeeded", "currency": "usd", "customer": "cus_1",
@@ -32,7 +32,7 @@ fn intent(changes: Value) -> Value {
     with(intent, changes)
 }
 
-fn refund(id: &str, amount: i64, status: &str, created: i64) -> Value {
+pub(in crate::providers) fn refund(id: &str, amount: i64, status: &str, created: i64) -> Value {
     json!({ "id": id, "object": "refund", "amount": amount, "currency": "usd", "charge": "ch_1",
             "payment_intent": "pi_1", "status": status, "created": START + created })
 }
@@ -42,7 +42,7 @@ fn dispute(status: &str) -> Value {
             "payment_intent": "pi_1", "status": status, "reason": "fraudulent", "created": START + 50 })
 }
 
-fn paid() -> [StoredEvent; 2] {
+pub(in crate::providers) fn paid() -> [StoredEvent; 2] {
     [
         event("evt_pi", "payment_intent.succeeded", 0, intent(json!({}))),
         event("evt_ch", "charge.succeeded", 0, charge(json!({}))),
@@ -281,7 +281,7 @@ fn an_impossible_time_matters_only_where_there_are_facts() {
     assert_eq!(facts(&stored(Provider::Stripe, "", &body("checkout.session.completed"))), Ok(vec![]));
 }
 
-fn subscription_object(changes: Value) -> Value {
+pub(in crate::providers) fn subscription_object(changes: Value) -> Value {
     let item = |product: &str, end: i64| {
         json!({ "id": "si_1", "price": { "id": "price_1", "product": product }, "quantity": 2,
                 "current_period_start": START, "current_period_end": START + end })
@@ -395,6 +395,14 @@ fn updates_of_one_second_are_told_apart_by_what_was_before() {
         in_every_order(&overdue);
         for events in [recovered, overdue] {
             assert!(ledger(&events)[&Subject::subscription("sub_1")].reviews.is_empty());
+        }
+        // An update of something else comes before the one that changes the standing, whatever their ranks.
+        let renamed = || updating(second, 5, json!({}), json!({ "metadata": { "name": "x" } }));
+        let trial = updating(first, 5, json!({ "status": "trialing" }), json!({ "status": "active" }));
+        for events in [vec![renamed(), trial.clone()], vec![created.clone(), renamed(), trial]] {
+            assert!(subscription(&events, "sub_1").starts_with("cus_1/prod_1/stripe trialing"));
+            assert!(ledger(&events)[&Subject::subscription("sub_1")].reviews.is_empty());
+            in_every_order(&events);
         }
         // Without evidence a person is asked.
         let silent = [
