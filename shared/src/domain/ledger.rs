@@ -165,4 +165,6 @@ fn refunds_counted_at(facts: &[&RecordedFact], at: Time) -> Decimal {
 }
 
 #[cfg(test)]
+mod permutations;
+#[cfg(test)]
 mod tests;
