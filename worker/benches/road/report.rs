@@ -56,7 +56,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     let at = |index: usize| values.get(index).copied().unwrap_or_default();
-    if values.len() % 2 == 0 { (at(middle.saturating_sub(1)) + at(middle)) / 2.0 } else { at(middle) }
+    if values.len().is_multiple_of(2) { (at(middle.saturating_sub(1)) + at(middle)) / 2.0 } else { at(middle) }
 }
 
 impl Report {
