@@ -10,6 +10,7 @@ mod dead_letters;
 mod heavy;
 mod histories;
 mod order;
+mod queries;
 mod sdk;
 mod store;
 mod visibility;
