@@ -255,7 +255,9 @@ impl<'a> Sender<'a> {
     fn of(endpoint: &'a Endpoint, ingress: &str) -> Option<Self> {
         let now = Utc::now();
         // Where a provider has several schemes, the strongest one that has a key is the one that counts.
-        let strength = |key: &SigningKey| endpoint.provider.schemes().iter().position(|scheme| key.secret.starts_with(scheme.mark.as_bytes()));
+        let strength = |key: &SigningKey| {
+            endpoint.provider.schemes().iter().position(|scheme| key.secret.starts_with(scheme.mark.as_bytes()))
+        };
         let active = endpoint.keys.iter().filter(|key| key.is_active(now));
         let key = active.max_by_key(|key| (Reverse(strength(key)), key.version))?;
         let config = ureq::Agent::config_builder()
