@@ -1,4 +1,7 @@
 -- The ledger: every fact ever derived, and the rows that the facts fold into. All amounts are exact, in major units.
+--
+-- docs/LEDGER.md names the queries that the indexes serve. A column that most updates change is in no index, not even in
+-- the condition of one: PostgreSQL would have to write an entry into every index of the table at each update.
 
 CREATE TABLE ledger_facts (
     provider            text NOT NULL,
@@ -18,6 +21,9 @@ CREATE INDEX ledger_facts_event ON ledger_facts (event_id);
 -- Which subscriptions name a user: asked when a user's purchases move to another.
 CREATE INDEX ledger_facts_user ON ledger_facts (provider, provider_account_id, (fact ->> 'app_user_id'))
     WHERE subject_kind = 'subscription';
+-- When attempts failed, which the row of a payment does not say. Facts never change, so this costs failures alone.
+CREATE INDEX ledger_facts_failed ON ledger_facts (occurred_at)
+    WHERE subject_kind = 'payment' AND fact ->> 'step' = 'failed';
 
 CREATE TABLE payments (
     provider            text NOT NULL,
@@ -52,6 +58,7 @@ CREATE TABLE payments (
     CONSTRAINT payments_review_has_reason CHECK (needs_review = (review_reason IS NOT NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX payments_app_user ON payments (app_user_id) WHERE app_user_id IS NOT NULL;
+CREATE INDEX payments_paid ON payments (paid_at) WHERE paid_at IS NOT NULL;
 CREATE INDEX payments_review ON payments (review_reason) WHERE needs_review;
 
 CREATE TABLE refunds (
@@ -80,6 +87,8 @@ CREATE TABLE refunds (
     CONSTRAINT refunds_review_has_reason CHECK (needs_review = (review_reason IS NOT NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX refunds_payment ON refunds (provider, provider_account_id, payment_id);
+CREATE INDEX refunds_refunded ON refunds (refunded_at) WHERE refunded_at IS NOT NULL;
+CREATE INDEX refunds_review ON refunds (review_reason) WHERE needs_review;
 
 CREATE TABLE disputes (
     provider            text NOT NULL,
@@ -107,6 +116,8 @@ CREATE TABLE disputes (
     CONSTRAINT disputes_review_has_reason CHECK (needs_review = (review_reason IS NOT NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX disputes_payment ON disputes (provider, provider_account_id, payment_id);
+CREATE INDEX disputes_open ON disputes (opened_at) WHERE closed_at IS NULL;
+CREATE INDEX disputes_review ON disputes (review_reason) WHERE needs_review;
 
 CREATE TABLE subscription_states (
     provider            text NOT NULL,
@@ -130,17 +141,25 @@ CREATE TABLE subscription_states (
     webhook_event_id    uuid NOT NULL,
     needs_review        boolean NOT NULL,
     review_reason       text,
-    PRIMARY KEY (provider, provider_account_id, app_user_id, product_id, store, subscription_id),
+    -- The user comes first: the key also answers what a user has, at whatever provider.
+    PRIMARY KEY (app_user_id, provider, provider_account_id, product_id, store, subscription_id),
     CONSTRAINT subscription_states_environment CHECK (
         environment = CASE WHEN provider_account_id LIKE '%:sandbox' THEN 'sandbox' ELSE 'production' END),
     CONSTRAINT subscription_states_review_has_reason CHECK (needs_review = (review_reason IS NOT NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX subscription_states_subscription ON subscription_states (provider, provider_account_id, subscription_id);
+CREATE INDEX subscription_states_product ON subscription_states (product_id);
+-- A renewal moves the end, and pays for this index although its row is not in it; the other events of a period do not.
+CREATE INDEX subscription_states_ending ON subscription_states (expires_at)
+    WHERE status IN ('canceled', 'expired', 'revoked');
+CREATE INDEX subscription_states_review ON subscription_states (review_reason) WHERE needs_review;
 
 -- The light history of subscriptions: every fact, in the order in which facts are folded.
 CREATE VIEW subscription_event_log AS
-    SELECT f.provider, f.provider_account_id, f.fact ->> 'app_user_id' AS app_user_id, item ->> 'product_id' AS product_id,
-           f.subject_id AS subscription_id, i.event_type, f.fact ->> 'step' AS step, f.fact ->> 'status' AS status,
+    SELECT f.provider, f.provider_account_id,
+           CASE WHEN f.provider_account_id LIKE '%:sandbox' THEN 'sandbox' ELSE 'production' END AS environment,
+           f.fact ->> 'app_user_id' AS app_user_id, item ->> 'product_id' AS product_id, f.subject_id AS subscription_id,
+           i.event_type, f.fact ->> 'step' AS step, f.fact ->> 'status' AS status,
            f.occurred_at AS at, f.event_id AS webhook_event_id
       FROM ledger_facts f
       LEFT JOIN webhook.inbox i ON i.id = f.event_id

@@ -197,4 +197,6 @@ fn refunds_counted_at(facts: &[&RecordedFact], refunds: &[&Refund], at: Time) ->
 }
 
 #[cfg(test)]
+mod permutations;
+#[cfg(test)]
 mod tests;

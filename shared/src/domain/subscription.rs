@@ -67,11 +67,12 @@ impl SubscriptionStep {
             SubscriptionStep::Noted => 29,
             SubscriptionStep::PaymentFailed => 30,
             SubscriptionStep::Paid => 31,
-            SubscriptionStep::RanOut => 32,
             // After every statement of the same instant, whose end it moves.
             SubscriptionStep::Extended => 42,
+            // A charge that failed and the end of access may be told at once.
+            SubscriptionStep::RanOut => 43,
             // Whoever buys in the second in which the last period ran out, or was canceled, is subscribed.
-            SubscriptionStep::Bought(_) => 43,
+            SubscriptionStep::Bought(_) => 44,
             SubscriptionStep::Stands(status) => match status {
                 SubscriptionStatus::Incomplete => 33,
                 SubscriptionStatus::Trialing => 34,
@@ -161,6 +162,13 @@ impl SubscriptionFact {
             ends_at: None,
             cancel_reason: None,
         }
+    }
+}
+
+impl SubscriptionFact {
+    /// Whether it is proven that the standing did not change.
+    fn leaves_it_as_it_was(&self) -> bool {
+        self.was.is_some() && self.was == self.step.states()
     }
 }
 
@@ -280,14 +288,17 @@ fn by_evidence<'a>(
     while !waiting.is_empty() {
         let follows = |fact: &SubscriptionFact| fact.was.is_some() && fact.was == now;
         // A fact that names a standing which another waiting fact leads to must wait for that one.
-        let free = |fact: &SubscriptionFact, others: &[(&SubscriptionFact, &RecordedFact)]| {
-            fact.was.is_none() || !others.iter().any(|(other, _)| other.step.states() == fact.was)
+        let is_free = |fact: &SubscriptionFact| {
+            fact.was.is_none()
+                || !waiting.iter().any(|(other, _)| other.step.states() == fact.was && !other.leaves_it_as_it_was())
         };
-        let next = (0..waiting.len())
-            .find(|index| waiting.get(*index).is_some_and(|(fact, _)| follows(fact)))
-            .or_else(|| {
-                (0..waiting.len()).find(|index| waiting.get(*index).is_some_and(|(fact, _)| free(fact, &waiting)))
-            })
+        // Whatever leaves the standing as it was comes before what changes it.
+        let stays = SubscriptionFact::leaves_it_as_it_was;
+        let first = |wanted: &dyn Fn(&SubscriptionFact) -> bool| waiting.iter().position(|(fact, _)| wanted(fact));
+        let next = first(&|fact| follows(fact) && stays(fact))
+            .or_else(|| first(&follows))
+            .or_else(|| first(&|fact| is_free(fact) && stays(fact)))
+            .or_else(|| first(&is_free))
             .unwrap_or(0);
         let (fact, recorded) = waiting.remove(next);
         if let (Some(before), Some(told)) = (last_stated(&ordered), fact.step.states())

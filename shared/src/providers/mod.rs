@@ -154,4 +154,6 @@ pub fn facts(event: &StoredEvent) -> Result<Vec<Fact>, FactError> {
 }
 
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Stories: what providers send, read into facts and folded into the ledger.
 
-mod generic;
-mod revenuecat;
-mod stripe;
+pub(super) mod generic;
+pub(super) mod revenuecat;
+pub(super) mod stripe;
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::domain::{Ledger, RecordedFact, Subject, SubjectKind, fold};
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 
 /// 2026-01-01T00:00:00Z
-const START: i64 = 1_767_225_600;
+pub(super) const START: i64 = 1_767_225_600;
 
-fn at(seconds: i64) -> Time {
+pub(super) fn at(seconds: i64) -> Time {
     Time::from_timestamp(START + seconds, 0).unwrap()
 }
 
-/// Takes the road of an event: signed, verified, its envelope read, stored.
-fn stored(provider: Provider, event_id: &str, body: &str) -> StoredEvent {
+/// What the intake reads of an event: signed, verified, opened.
+pub(super) fn envelope_of(provider: Provider, event_id: &str, body: &str) -> Envelope {
     let received_at = at(3600);
     let secret = match provider {
         Provider::Stripe | Provider::StandardWebhooks => SECRET.to_owned(),
@@ -33,7 +33,13 @@ fn stored(provider: Provider, event_id: &str, body: &str) -> StoredEvent {
     let secret = Zeroizing::new(secret.into_bytes());
     let keys = [SigningKey { version: 1, secret, active_from: at(0), active_until: None }];
     let verified = verify(provider.schemes(), &headers, body.as_bytes(), &keys, None, received_at).unwrap();
-    let envelope = envelope(provider, &verified, received_at).unwrap();
+    envelope(provider, &verified, received_at).unwrap()
+}
+
+/// An event as the worker finds it.
+pub(super) fn stored(provider: Provider, event_id: &str, body: &str) -> StoredEvent {
+    let envelope = envelope_of(provider, event_id, body);
+    let received_at = at(3600);
     StoredEvent {
         provider,
         account_key: "acct_a".to_owned(),
@@ -42,12 +48,12 @@ fn stored(provider: Provider, event_id: &str, body: &str) -> StoredEvent {
         occurred_at: envelope.occurred_at,
         received_at,
         event_id: EventId::at(received_at),
-        body: Zeroizing::new(verified.body().to_vec()),
+        body: Zeroizing::new(body.as_bytes().to_vec()),
     }
 }
 
 /// All ledger rows that the events amount to, subject by subject.
-fn ledger(events: &[StoredEvent]) -> BTreeMap<Subject, Ledger> {
+pub(super) fn ledger(events: &[StoredEvent]) -> BTreeMap<Subject, Ledger> {
     let mut subjects: BTreeMap<Subject, Vec<RecordedFact>> = BTreeMap::new();
     for event in events {
         for (ordinal, fact) in facts(event).unwrap().into_iter().enumerate() {
@@ -70,7 +76,7 @@ fn ledger(events: &[StoredEvent]) -> BTreeMap<Subject, Ledger> {
 }
 
 /// A payment with its refunds and disputes in one line: `paid 10 of 10, out 3+0; re_1 succeeded 3`.
-fn payment(events: &[StoredEvent], payment_id: &str) -> String {
+pub(super) fn payment(events: &[StoredEvent], payment_id: &str) -> String {
     let ledger = ledger(events).remove(&Subject::payment(payment_id)).unwrap_or_default();
     let mut line = ledger.payment.map_or_else(
         || "unknown".to_owned(),
@@ -92,7 +98,7 @@ fn payment(events: &[StoredEvent], payment_id: &str) -> String {
     line
 }
 
-fn subscription(events: &[StoredEvent], subscription_id: &str) -> String {
+pub(super) fn subscription(events: &[StoredEvent], subscription_id: &str) -> String {
     let ledger = ledger(events).remove(&Subject::subscription(subscription_id)).unwrap_or_default();
     let rows = ledger.subscriptions.iter().map(|s| {
         let expires = s.expires_at.map_or_else(|| "-".to_owned(), |time| (time.timestamp() - START).to_string());
@@ -102,16 +108,16 @@ fn subscription(events: &[StoredEvent], subscription_id: &str) -> String {
     rows.chain(reviews).collect::<Vec<_>>().join(" ")
 }
 
-fn text_of(status: &impl Serialize) -> String {
+pub(super) fn text_of(status: &impl Serialize) -> String {
     serde_json::to_value(status).unwrap().as_str().unwrap().to_owned()
 }
 
-fn refused(event: &StoredEvent) -> String {
+pub(super) fn refused(event: &StoredEvent) -> String {
     facts(event).unwrap_err().to_string()
 }
 
 /// Every order of the events gives what the given one gives.
-fn in_any_order(events: &[StoredEvent]) {
+pub(super) fn in_any_order(events: &[StoredEvent]) {
     let expected = ledger(events);
     let mut order: Vec<StoredEvent> = events.to_vec();
     for turn in 0..events.len() {
@@ -121,6 +127,28 @@ fn in_any_order(events: &[StoredEvent]) {
         assert_eq!(ledger(&reversed), expected, "reversed after {turn}");
     }
     assert_eq!(ledger(&[events, events].concat()), expected, "twice");
+}
+
+/// Every order at all; for small stories.
+pub(super) fn in_every_order(events: &[StoredEvent]) {
+    assert!(events.len() <= 6, "{} events have too many orders", events.len());
+    let expected = ledger(events);
+    for order in permutations(events.len()) {
+        let told: Vec<StoredEvent> = order.iter().map(|at| events[*at].clone()).collect();
+        assert_eq!(ledger(&told), expected, "{order:?}");
+    }
+}
+
+fn permutations(length: usize) -> Vec<Vec<usize>> {
+    let Some(last) = length.checked_sub(1) else { return vec![Vec::new()] };
+    let insert = |order: Vec<usize>| {
+        (0..length).map(move |place| {
+            let mut longer = order.clone();
+            longer.insert(place, last);
+            longer
+        })
+    };
+    permutations(last).into_iter().flat_map(insert).collect()
 }
 
 #[test]

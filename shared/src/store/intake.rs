@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use super::{Bind, Sql, StoreError};
 use crate::domain::{Environment, EventId, Lane, Time};
+use crate::intake::Admission;
 use crate::providers::SearchKeys;
+use crate::sealing::{Column, SealError, Sealer};
 
 /// A verified event, its body already sealed, ready to be committed.
 #[derive(Debug, Clone)]
@@ -49,6 +51,32 @@ pub enum Accepted {
 type DedupKey<'a> = (&'a str, &'a str, &'a str);
 
 impl AcceptEvent {
+    /// Gives an admitted event its id, and seals its body under it.
+    pub fn seal(admission: Admission<'_>, sealer: &Sealer) -> Result<Self, SealError> {
+        let id = EventId::at(admission.received_at);
+        Ok(AcceptEvent {
+            id,
+            endpoint_id: admission.endpoint.id,
+            provider: admission.endpoint.provider.as_str(),
+            account_key: admission.account_key,
+            environment: admission.environment,
+            event_id: admission.envelope.event_id,
+            event_type: admission.envelope.event_type,
+            api_version: admission.envelope.api_version,
+            occurred_at: admission.envelope.occurred_at,
+            received_at: id.received_at(),
+            lane: admission.envelope.lane,
+            keys: admission.envelope.keys,
+            signature: admission.signature_header,
+            auth_method: admission.auth_method,
+            key_version: admission.key_version,
+            raw_sha256: admission.raw_sha256,
+            semantic_hash: admission.envelope.semantic_hash,
+            body_bytes: i32::try_from(admission.body.len()).map_err(|_| SealError)?,
+            sealed_body: sealer.seal(Column::RawBody, id.uuid(), admission.body)?,
+        })
+    }
+
     fn dedup_key(&self) -> DedupKey<'_> {
         (self.provider, &self.account_key, &self.event_id)
     }

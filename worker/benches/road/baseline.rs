@@ -5,6 +5,7 @@ use std::process::Command;
 
 use diesel::{Connection, PgConnection};
 
+use crate::measure::Latency;
 use crate::settings::Settings;
 use crate::stage::{self, Stage};
 use crate::{Failed, failed};
@@ -21,8 +22,8 @@ pub struct Baseline {
 pub struct BaselinePoint {
     pub clients: u16,
     pub per_second: f64,
-    /// Median of a transaction, in milliseconds.
-    pub p50: f64,
+    /// How long a transaction takes, in milliseconds.
+    pub transaction: Latency,
 }
 
 impl Baseline {
@@ -59,7 +60,7 @@ impl Baseline {
         let Some(per_second) = rate.filter(|_| output.status.success()) else {
             return failed(format!("pgbench failed: {}", String::from_utf8_lossy(&output.stderr)));
         };
-        Ok(BaselinePoint { clients, per_second, p50: median_of_logs(folder, &logs)? })
+        Ok(BaselinePoint { clients, per_second, transaction: latency_of_logs(folder, &logs)? })
     }
 }
 
@@ -75,14 +76,13 @@ fn remove_logs(folder: &std::path::Path, prefix: &std::path::Path) -> Result<(),
 }
 
 /// Each line has the client, the number and the microseconds of a transaction.
-fn median_of_logs(folder: &std::path::Path, prefix: &std::path::Path) -> Result<f64, Failed> {
-    let mut micros: Vec<f64> = Vec::new();
+fn latency_of_logs(folder: &std::path::Path, prefix: &std::path::Path) -> Result<Latency, Failed> {
+    let mut micros: Vec<i64> = Vec::new();
     for path in log_files(folder, prefix)? {
         let text = std::fs::read_to_string(path)?;
-        micros.extend(text.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<f64>().ok()));
+        micros.extend(text.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<i64>().ok()));
     }
-    micros.sort_unstable_by(f64::total_cmp);
-    Ok(micros.get(micros.len() / 2).copied().unwrap_or_default() / 1000.0)
+    Ok(Latency::of(micros))
 }
 
 /// A password does not belong among the arguments of a process.

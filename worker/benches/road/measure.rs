@@ -44,7 +44,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(mut micros: Vec<i64>) -> Self {
+    /// From single times in microseconds.
+    pub fn of(mut micros: Vec<i64>) -> Self {
         micros.sort_unstable();
         let at = |share: f64| {
             let index = ((micros.len() as f64 * share).ceil() as usize).saturating_sub(1);

@@ -56,7 +56,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     let at = |index: usize| values.get(index).copied().unwrap_or_default();
-    if values.len() % 2 == 0 { (at(middle.saturating_sub(1)) + at(middle)) / 2.0 } else { at(middle) }
+    if values.len().is_multiple_of(2) { (at(middle.saturating_sub(1)) + at(middle)) / 2.0 } else { at(middle) }
 }
 
 impl Report {
@@ -108,7 +108,7 @@ impl Report {
 
     fn targets(&self) -> [Target; 4] {
         let (_, baseline) = self.pgbench_best();
-        let transaction = self.pgbench_at(1, |point| point.p50);
+        let transaction = self.pgbench_at(1, |point| point.transaction.p50);
         [
             Target {
                 name: "accept_ratio",
@@ -245,12 +245,13 @@ impl Report {
 
     fn print_baseline(&self) {
         println!("\nThe same rows by pgbench, one event a transaction, prepared statements");
-        println!("clients   transactions per second   median in milliseconds");
+        println!("clients   transactions per second   milliseconds: p50      p99");
         for clients in self.clients.iter().copied() {
             println!(
-                "{clients:>7} {:>25.0} {:>24.2}",
+                "{clients:>7} {:>25.0} {:>19.2} {:>8.2}",
                 self.pgbench_at(clients, |point| point.per_second),
-                self.pgbench_at(clients, |point| point.p50)
+                self.pgbench_at(clients, |point| point.transaction.p50),
+                self.pgbench_at(clients, |point| point.transaction.p99)
             );
         }
     }
@@ -301,13 +302,14 @@ impl Report {
             "ledger_at_connections": road_connections,
             "pgbench_per_second": baseline,
             "pgbench_clients": best_clients,
-            "pgbench_one_client_ms": self.pgbench_at(1, |point| point.p50),
+            "pgbench_one_client_ms": self.pgbench_at(1, |point| point.transaction.p50),
             "full": self.connections.iter().map(|connections| self.full_json(*connections)).collect::<Vec<_>>(),
             "steady": self.steady_json(),
             "pgbench": self.clients.iter().copied().map(|clients| json!({
                 "clients": clients,
                 "per_second": self.pgbench_at(clients, |point| point.per_second),
-                "p50_ms": self.pgbench_at(clients, |point| point.p50),
+                "p50_ms": self.pgbench_at(clients, |point| point.transaction.p50),
+                "p99_ms": self.pgbench_at(clients, |point| point.transaction.p99),
             })).collect::<Vec<_>>(),
             "targets_met": self.targets_met(),
         });

@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use chrono::Utc;
@@ -21,7 +22,7 @@ const SUFFIX_DIGITS: usize = 12;
 
 #[derive(Debug, Args)]
 pub(super) struct Trigger {
-    /// stripe or standard
+    /// stripe, standard or revenuecat
     #[arg(required_unless_present = "list")]
     provider: Option<Provider>,
     /// The type of the event, such as payment_intent.succeeded
@@ -201,7 +202,7 @@ enum Kind {
 }
 
 fn kind(event_type: &str) -> Kind {
-    if event_type.contains("refund") {
+    if event_type.contains("refund") || event_type.starts_with("REFUND") {
         Kind::Refund
     } else if event_type.contains("dispute") {
         Kind::Dispute
@@ -253,7 +254,12 @@ impl<'a> Sender<'a> {
     /// None when the endpoint has no active key.
     fn of(endpoint: &'a Endpoint, ingress: &str) -> Option<Self> {
         let now = Utc::now();
-        let key = endpoint.keys.iter().filter(|key| key.is_active(now)).max_by_key(|key| key.version)?;
+        // Where a provider has several schemes, the strongest one that has a key is the one that counts.
+        let strength = |key: &SigningKey| {
+            endpoint.provider.schemes().iter().position(|scheme| key.secret.starts_with(scheme.mark.as_bytes()))
+        };
+        let active = endpoint.keys.iter().filter(|key| key.is_active(now));
+        let key = active.max_by_key(|key| (Reverse(strength(key)), key.version))?;
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(ANSWER_TIMEOUT))

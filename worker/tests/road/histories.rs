@@ -9,11 +9,11 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use shared::domain::{EventId, Lane, RetryPolicy};
+use shared::domain::{Lane, RetryPolicy};
 use shared::intake::{Inbound, KeyRing, admit};
 use shared::providers::sample::{self, SampleOptions};
 use shared::providers::{Provider, sign};
-use shared::sealing::{Column, Sealer};
+use shared::sealing::Sealer;
 use shared::service::Metrics;
 use shared::store::{self, AcceptEvent, Accepted, Pool};
 use uuid::Uuid;
@@ -131,28 +131,8 @@ impl Road {
             received_at: now,
         };
         let admission = admit(&inbound, &self.ring, now).unwrap();
-        let id = EventId::at(now);
-        let event = AcceptEvent {
-            id,
-            endpoint_id: admission.endpoint.id,
-            provider: told.provider.as_str(),
-            account_key: admission.account_key,
-            environment: admission.environment,
-            event_id: admission.envelope.event_id,
-            event_type: admission.envelope.event_type,
-            api_version: admission.envelope.api_version,
-            occurred_at: admission.envelope.occurred_at,
-            received_at: id.received_at(),
-            lane: admission.envelope.lane,
-            keys: admission.envelope.keys,
-            signature: admission.signature_header,
-            auth_method: admission.auth_method,
-            key_version: admission.key_version,
-            raw_sha256: admission.raw_sha256,
-            semantic_hash: admission.envelope.semantic_hash,
-            body_bytes: i32::try_from(sample.body.len()).unwrap(),
-            sealed_body: self.sealer.seal(Column::RawBody, id.uuid(), &sample.body).unwrap(),
-        };
+        let event = AcceptEvent::seal(admission, &self.sealer).unwrap();
+        let id = event.id;
         let accepted = store::accept(&mut store::get(&self.pool).unwrap(), Uuid::nil(), 10, &[event]).unwrap();
         assert_eq!(accepted, [Ok(Accepted::New)]);
         id.uuid()

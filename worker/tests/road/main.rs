@@ -11,6 +11,7 @@ mod heavy;
 mod histories;
 mod order;
 mod quarantine;
+mod queries;
 mod sdk;
 mod store;
 mod visibility;
