@@ -157,7 +157,9 @@ fn reasons(code: &str) -> Vec<String> {
         .windows(3)
         .filter(|around| {
             let is_word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-            let given = ["Review(", "Review::new(", "reason: "].iter().any(|before| around[0].ends_with(before));
+            let given = ["Review(", "verdict(", "accepts(", "vouched(", "REASON: &str = "]
+                .iter()
+                .any(|before| around[0].ends_with(before));
             is_word(around[1]) && (given || around[2].split(')').next().unwrap().ends_with(".webhook_event_id"))
         })
         .map(|around| around[1].to_owned())

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::domain::{
-    DisputeFact, DisputeStatus, Fact, Funds, Money, PaymentFact, PaymentStep, RefundFact, RefundStatus,
+    DecisionFact, DisputeFact, DisputeStatus, Fact, Funds, Money, PaymentFact, PaymentStep, RefundFact, RefundStatus,
     SubscriptionFact, SubscriptionItem, SubscriptionStatus, SubscriptionStep, TransferFact,
 };
 
@@ -29,6 +29,12 @@ fn pool(told: Vec<(Subject, FactDetail)>) -> Vec<RecordedFact> {
         ordinal: 0,
     };
     (0..).zip(told).map(fact).collect()
+}
+
+/// A decision about the fact that is the `n`th of its pool.
+fn decided(n: i64, reason: &str, verdict: Verdict) -> FactDetail {
+    let about = format!("evt_{}", n * 11 % 97);
+    FactDetail::Decision(DecisionFact { about, reason: reason.to_owned(), verdict })
 }
 
 fn payments() -> Vec<RecordedFact> {
@@ -87,7 +93,13 @@ fn payments() -> Vec<RecordedFact> {
         dispute(DisputeStatus::Lost, None),
     ];
     let told = paying.map(FactDetail::Payment).into_iter();
-    let told = told.chain(refunds.map(FactDetail::Refund)).chain(disputes.map(FactDetail::Dispute));
+    let told = told.chain(refunds.map(FactDetail::Refund)).chain(disputes.map(FactDetail::Dispute)).chain([
+        decided(4, "paid_after_canceled", Verdict::Accept),
+        decided(2, "failed_after_paid", Verdict::Accept),
+        decided(9, "currency_changed", Verdict::Accept),
+        decided(13, "refund_succeeded_after_failed", Verdict::Dismiss),
+        decided(17, "more_out_than_in", Verdict::Dismiss),
+    ]);
     pool(told.map(|detail| (Subject::payment("pay_1"), detail)).collect())
 }
 
@@ -127,7 +139,13 @@ fn subscriptions() -> Vec<RecordedFact> {
     let moved = |from: &str, to: &str| (Subject::user(from), FactDetail::Transfer(TransferFact { to: to.to_owned() }));
     let moves = [moved("u1", "u2"), moved("u2", "u3"), moved("u3", "u1"), moved("u1", "u4")];
     let told = told.into_iter().map(|fact| (Subject::subscription("sub_1"), FactDetail::Subscription(fact)));
-    pool(told.chain(moves).collect())
+    let decisions = [
+        decided(9, "revived_after_ended", Verdict::Accept),
+        decided(13, "ambiguous_order", Verdict::Dismiss),
+        decided(3, "extended_after_ended", Verdict::Accept),
+    ];
+    let decisions = decisions.map(|decision| (Subject::subscription("sub_1"), decision));
+    pool(told.chain(moves).chain(decisions).collect())
 }
 
 fn fold_all(subject: &Subject, facts: &[RecordedFact]) -> Ledger {
@@ -209,7 +227,7 @@ fn the_pools_hold_every_kind_of_fact() {
     for recorded in payments().iter().chain(&subscriptions()) {
         match &recorded.fact.detail {
             FactDetail::Payment(_) | FactDetail::Refund(_) | FactDetail::Dispute(_) => {}
-            FactDetail::Subscription(_) | FactDetail::Transfer(_) => {}
+            FactDetail::Subscription(_) | FactDetail::Transfer(_) | FactDetail::Decision(_) => {}
         }
         kinds.insert(recorded.fact.detail.rank());
     }
