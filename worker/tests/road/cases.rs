@@ -115,3 +115,36 @@ fn b28_id_forgotten_before_the_sender_is() {
     assert_eq!(world.number("SELECT count(*) FROM refunds WHERE amount = 3"), 1);
     assert_eq!(world.number("SELECT count(*) FROM payments WHERE refunded_amount = 3"), 1);
 }
+
+/// killbill/killbill-adyen-plugin#36: refunds of payments made elsewhere filled the dead jobs. They are money out of an
+/// account of ours: after a bounded wait a person is asked once, and nothing else is held up.
+#[test]
+fn b46_money_object_that_is_not_ours() {
+    let world = World::new();
+    let (ingress, _worker) = (world.ingress(), world.worker());
+    let sender = Sender::to(&ingress);
+    sender.wait_until_open();
+    let orphan = |suffix: &str| stripe("refund.created", suffix, |o| o.payment = Some("pi_elsewhere".into()));
+    sender.deliver(&orphan("a"));
+    sender.deliver(&stripe("charge.succeeded", "good", |_| {}));
+    world.wait_until_settled();
+    let look = |since: chrono::DateTime<Utc>| {
+        shared::store::quarantine_orphans(&mut world.database.connection(), Utc::now(), since).unwrap()
+    };
+    assert_eq!(look(Utc::now() - TimeDelta::hours(1)), 0, "it may still come");
+    assert_eq!(look(Utc::now() + TimeDelta::seconds(1)), 1);
+    assert_eq!(look(Utc::now() + TimeDelta::seconds(1)), 0, "once");
+    let entries = world.rows("SELECT reason, subject_id, status FROM webhook.quarantine");
+    assert_eq!(
+        entries,
+        [serde_json::json!({
+        "reason": "unknown_payment", "subject_id": "pi_elsewhere", "status": "open"})]
+    );
+    assert_eq!(
+        world.number("SELECT count(*) FROM refunds WHERE payment_id = 'pi_elsewhere' AND status = 'succeeded'"),
+        1
+    );
+    assert_eq!(world.number("SELECT count(*) FROM webhook.dead_letters"), 0);
+    assert_eq!(world.number("SELECT count(*) FROM payments"), 1);
+    world.assert_books_balance();
+}
