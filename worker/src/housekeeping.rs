@@ -11,6 +11,9 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
 const RESCUE_INTERVAL: Duration = Duration::from_secs(60);
 /// An event may be on its way for this long before anybody asks where it is. Minutes.
 const STALE_MINUTES: i64 = 10;
+const ORPHAN_INTERVAL: Duration = Duration::from_secs(600);
+/// How long a refund may wait for its payment before a person is asked.
+const ORPHAN_HOURS: i64 = 24;
 const RESCUED_AT_ONCE: i64 = 1000;
 
 /// Keeps the gauges current until told to stop.
@@ -49,6 +52,22 @@ pub(crate) async fn rescue(pool: Pool, url: BrokerUrl, topology: Topology, stop:
         });
         if let Ok(Ok(count @ 1..)) = rescued.await {
             log::warn!("rescue: {count} events were in no queue and in no outbox; they are published again");
+        }
+    }
+}
+
+/// Finds refunds whose payment nobody has told us of, until told to stop.
+pub(crate) async fn watch_for_orphans(pool: Pool, stop: Stop) {
+    while pause(ORPHAN_INTERVAL, &stop).await {
+        let pool = pool.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let now = Utc::now();
+            store::quarantine_orphans(&mut *store::get(&pool)?, now, now - TimeDelta::hours(ORPHAN_HOURS))
+        });
+        match found.await {
+            Ok(Ok(count @ 1..)) => log::warn!("orphans: {count} payments are refunded but unknown; see the quarantine"),
+            Ok(Err(error)) => log::warn!("orphans: not looked for: {error}"),
+            Ok(Ok(0)) | Err(_) => {}
         }
     }
 }

@@ -49,6 +49,7 @@ async fn work(settings: RunSettings) -> Result<(), StartError> {
     let recorder = Recorder { url: url.clone(), topology: topology.clone(), projector, stop: stop.clone() };
     tasks.push(tokio::spawn(recorder.run()));
     tokio::spawn(housekeeping::keep_gauges(pool.clone(), metrics, stop.clone()));
+    tokio::spawn(housekeeping::watch_for_orphans(pool.clone(), stop.clone()));
     tokio::spawn(housekeeping::rescue(pool, url, topology, stop.clone()));
     tokio::spawn(admin.server);
     tokio::spawn(stop.clone().on_signal());

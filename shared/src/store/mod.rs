@@ -14,6 +14,7 @@ mod intake;
 mod ledger;
 mod ledger_rows;
 mod migrations;
+mod orphans;
 mod outbox;
 mod partitions;
 mod pool;
@@ -45,6 +46,7 @@ pub use ledger::{
 };
 pub use ledger_rows::{FactRow, LedgerTable, facts_of, ledger_rows};
 pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
+pub use orphans::quarantine_orphans;
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
 pub use partitions::{ensure_partitions, weeks_ahead};
 pub use pool::{Connection, Pool, PoolError, connect, get, in_snapshot, in_transaction};

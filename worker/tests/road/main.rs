@@ -6,6 +6,7 @@
 mod harness;
 
 mod accepting;
+mod cases;
 mod dead_letters;
 mod heavy;
 mod histories;
