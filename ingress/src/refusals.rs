@@ -1,8 +1,8 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DurationRound, TimeDelta};
+use chrono::{DurationRound, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use shared::domain::{EventId, Time};
 use shared::intake::Refusal;
@@ -62,9 +62,8 @@ pub(crate) struct RefusalRecorder {
     sealer: Arc<Sealer>,
     pool: Pool,
     writer: Uuid,
-    /// How many were kept in the minute, by endpoint.
-    kept: HashMap<Uuid, u32>,
-    minute: Time,
+    /// How many were kept, by minute and endpoint.
+    kept: BTreeMap<(Time, Uuid), u32>,
 }
 
 impl RefusalLog {
@@ -72,15 +71,7 @@ impl RefusalLog {
         let (sender, samples) = mpsc::channel(WAITING);
         let counts = Arc::default();
         let log = RefusalLog { samples: sender, counts: Arc::clone(&counts) };
-        let recorder = RefusalRecorder {
-            samples,
-            counts,
-            sealer,
-            pool,
-            writer: Uuid::now_v7(),
-            kept: HashMap::new(),
-            minute: Time::default(),
-        };
+        let recorder = RefusalRecorder { samples, counts, sealer, pool, writer: Uuid::now_v7(), kept: BTreeMap::new() };
         (log, recorder)
     }
 
@@ -142,13 +133,11 @@ impl RefusalRecorder {
 
     fn take_samples(&mut self) -> Vec<NewRefusal> {
         let mut samples = Vec::new();
+        let past = minute_of(Utc::now()) - TimeDelta::minutes(2);
+        self.kept = self.kept.split_off(&(past, Uuid::nil()));
         while let Ok(refused) = self.samples.try_recv() {
             let minute = minute_of(refused.received_at);
-            if minute != self.minute {
-                self.minute = minute;
-                self.kept.clear();
-            }
-            let kept = self.kept.entry(refused.endpoint_id.unwrap_or(Uuid::nil())).or_insert(0);
+            let kept = self.kept.entry((minute, refused.endpoint_id.unwrap_or(Uuid::nil()))).or_insert(0);
             if *kept < KEPT_PER_MINUTE {
                 *kept += 1;
                 samples.extend(self.seal(refused));

@@ -74,7 +74,7 @@ async fn serve(settings: Settings) -> Result<(), StartError> {
     tokio::spawn(keep_partitions(pool.clone(), stop.clone()));
     let recorder = tokio::spawn(recorder.run(relay_stop.clone()));
     let relay = Relay { pool, url, topology, metrics, fast_path, stop: relay_stop.clone() };
-    let relay = tokio::spawn(relay.run());
+    let mut relay = tokio::spawn(relay.run());
     tokio::spawn(admin.server);
     tokio::spawn(stop.clone().on_signal());
 
@@ -83,12 +83,22 @@ async fn serve(settings: Settings) -> Result<(), StartError> {
     let public = public.run();
     let handle = public.handle();
     let drained = tokio::spawn(public);
-    stop.wait().await;
+    tokio::select! {
+        () = stop.wait() => {}
+        _ = &mut relay => {
+            // Without its relay the ingress would accept what nobody publishes: better that its supervisor starts it anew.
+            log::error!("the relay ended by itself; stopping");
+            stop.say();
+        }
+    }
     handle.stop(true).await;
     let _ = drained.await;
     let _ = tokio::task::spawn_blocking(move || writers.join()).await;
     relay_stop.say();
-    let _ = tokio::join!(relay, recorder);
+    if !relay.is_finished() {
+        let _ = relay.await;
+    }
+    let _ = recorder.await;
     admin.handle.stop(false).await;
     log::info!("stopped");
     Ok(())

@@ -5,10 +5,10 @@ use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use actix_web::{HttpRequest, HttpResponse, web};
 use chrono::{SubsecRound, Utc};
 use futures_util::StreamExt;
-use shared::domain::{EventId, Time};
+use shared::domain::Time;
 use shared::intake::{Admission, Endpoint, Inbound, Refusal, admit};
 use shared::providers::Provider;
-use shared::sealing::{Column, Sealer};
+use shared::sealing::Sealer;
 use shared::store::{AcceptEvent, Accepted};
 use tokio::sync::oneshot;
 
@@ -128,7 +128,7 @@ impl Intake {
 
     /// Leaves the event with a writer and waits for its commit.
     async fn store(&self, admission: Admission<'_>) -> Result<Accepted, Refusal> {
-        let event = self.seal(admission)?;
+        let event = AcceptEvent::seal(admission, &self.sealer).map_err(|_| Refusal::Unavailable)?;
         let (answer, committed) = oneshot::channel();
         self.queue.try_send(Waiting { event, answer }).map_err(|_| Refusal::Unavailable)?;
         match tokio::time::timeout(ANSWER_TIMEOUT, committed).await {
@@ -136,33 +136,6 @@ impl Intake {
             // The commit failed, the writer is gone, or it is late: whatever became of the event, it may come again.
             Ok(Ok(Err(_)) | Err(_)) | Err(_) => Err(Refusal::Unavailable),
         }
-    }
-
-    fn seal(&self, admission: Admission<'_>) -> Result<AcceptEvent, Refusal> {
-        let id = EventId::at(admission.received_at);
-        let sealed_body =
-            self.sealer.seal(Column::RawBody, id.uuid(), admission.body).map_err(|_| Refusal::Unavailable)?;
-        Ok(AcceptEvent {
-            id,
-            endpoint_id: admission.endpoint.id,
-            provider: admission.endpoint.provider.as_str(),
-            account_key: admission.account_key,
-            environment: admission.environment,
-            event_id: admission.envelope.event_id,
-            event_type: admission.envelope.event_type,
-            api_version: admission.envelope.api_version,
-            occurred_at: admission.envelope.occurred_at,
-            received_at: admission.received_at,
-            lane: admission.envelope.lane,
-            keys: admission.envelope.keys,
-            signature: admission.signature_header,
-            auth_method: admission.auth_method,
-            key_version: admission.key_version,
-            raw_sha256: admission.raw_sha256,
-            semantic_hash: admission.envelope.semantic_hash,
-            body_bytes: i32::try_from(admission.body.len()).map_err(|_| Refusal::TooLarge)?,
-            sealed_body,
-        })
     }
 
     fn count_accepted(&self, endpoint: &Endpoint, event_class: &'static str, accepted: Accepted) {

@@ -1,3 +1,4 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
 use shared::broker::Dispatch;
@@ -13,8 +14,11 @@ const CLAIM_SECONDS: i32 = 10;
 /// An event that waits to be committed, and whoever waits for the answer.
 pub(crate) struct Waiting {
     pub event: AcceptEvent,
-    pub answer: oneshot::Sender<Result<Accepted, StoreError>>,
+    pub answer: oneshot::Sender<Outcome>,
 }
+
+/// What became of one event.
+pub(crate) type Outcome = Result<Accepted, StoreError>;
 
 /// Where handlers leave verified events.
 pub(crate) type Queue = flume::Sender<Waiting>;
@@ -72,7 +76,12 @@ impl Writer {
                 events.push(event);
                 answers.push(answer);
             }
-            let outcomes = self.commit(&events);
+            let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit(&events))).unwrap_or_else(|_| {
+                // The connection may be in the middle of a transaction; the pool throws it away.
+                self.connection = None;
+                log::error!("writer: committing {} events panicked", events.len());
+                vec![Err(StoreError::Refused); events.len()]
+            });
             for ((event, outcome), answer) in events.iter().zip(outcomes).zip(answers) {
                 if outcome == Ok(Accepted::New) {
                     self.hand_to_relay(event);
@@ -83,9 +92,9 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, events: &[AcceptEvent]) -> Vec<Result<Accepted, StoreError>> {
+    fn commit(&mut self, events: &[AcceptEvent]) -> Vec<Outcome> {
         match self.accept(events) {
-            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Ok(outcomes) => outcomes,
             // One row is to blame: only it shall suffer.
             Err(error) if error.is_about_the_data() && events.len() > 1 => {
                 events.iter().map(|event| self.accept_one(event)).collect()
@@ -97,23 +106,23 @@ impl Writer {
         }
     }
 
-    fn accept_one(&mut self, event: &AcceptEvent) -> Result<Accepted, StoreError> {
+    fn accept_one(&mut self, event: &AcceptEvent) -> Outcome {
         let outcomes = self.accept(std::slice::from_ref(event)).inspect_err(|error| {
             log::warn!("writer: event {} not stored: {error}", event.id);
         })?;
-        outcomes.first().copied().ok_or(StoreError::Refused)
+        outcomes.into_iter().next().unwrap_or(Err(StoreError::Refused))
     }
 
     /// Tries twice: a connection that went stale is replaced, and a deadlock victim goes again. Trying again is safe, even
     /// when the first try was committed and only its answer got lost.
-    fn accept(&mut self, events: &[AcceptEvent]) -> Result<Vec<Accepted>, StoreError> {
+    fn accept(&mut self, events: &[AcceptEvent]) -> Result<Vec<Outcome>, StoreError> {
         match self.accept_once(events) {
             Err(StoreError::Unavailable | StoreError::Contended) => self.accept_once(events),
             other => other,
         }
     }
 
-    fn accept_once(&mut self, events: &[AcceptEvent]) -> Result<Vec<Accepted>, StoreError> {
+    fn accept_once(&mut self, events: &[AcceptEvent]) -> Result<Vec<Outcome>, StoreError> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             None => self.connection.insert(store::get(&self.pool)?),

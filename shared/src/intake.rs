@@ -11,6 +11,8 @@ use crate::providers::{self, Envelope, EnvelopeError, Provider, SigningKey, Veri
 
 /// How much of a signature header is kept, in bytes.
 const KEPT_HEADER_BYTES: usize = 1024;
+/// What is kept instead of a header that holds the secret itself.
+pub const WITHHELD: &str = "withheld";
 /// How far into an unverified body an id is looked for, in bytes.
 const CLAIM_WINDOW_BYTES: usize = 512;
 /// The longest claimed id that is worth keeping, in bytes.
@@ -30,7 +32,7 @@ pub struct Inbound<'a> {
 impl Inbound<'_> {
     /// The event id that the request claims. Nobody has vouched for it: it may help a person, it must never be a key.
     pub fn claimed_id(&self) -> Option<String> {
-        let claimed = match self.provider.scheme().id_header {
+        let claimed = match self.provider.id_header() {
             Some(name) => self.headers.iter().find(|(given, _)| *given == name).map(|(_, value)| *value),
             None => first_id(self.body),
         };
@@ -66,6 +68,9 @@ pub struct Endpoint {
     /// What to answer when a known event id comes with other content: 409, or 200 for providers that retry it for days.
     pub mismatch_status: u16,
     pub keys: Vec<SigningKey>,
+    /// Whether the endpoint has keys that we could not open. Then a request without a usable key is our trouble, not the
+    /// sender's.
+    pub has_unreadable_keys: bool,
 }
 
 impl Endpoint {
@@ -107,7 +112,7 @@ pub struct Admission<'a> {
     pub environment: Environment,
     pub key_version: i32,
     pub auth_method: &'static str,
-    /// The signature header as it came, for forensics: lossy, all lines, cut at 1 KiB.
+    /// The signature header as it came, for forensics: lossy, all lines, cut at 1 KiB; or [`WITHHELD`].
     pub signature_header: String,
     pub raw_sha256: [u8; 32],
     pub envelope: Envelope,
@@ -251,10 +256,11 @@ pub fn admit<'a>(inbound: &Inbound<'a>, ring: &'a KeyRing, now: Time) -> Result<
         return Err(Refusal::EndpointDisabled);
     }
     if !endpoint.keys.iter().any(|key| key.is_active(now)) {
-        return Err(Refusal::InactiveKey);
+        return Err(if endpoint.has_unreadable_keys { Refusal::Unavailable } else { Refusal::InactiveKey });
     }
-    let scheme = inbound.provider.scheme();
-    let verified = providers::verify(scheme, inbound.headers, inbound.body, &endpoint.keys, endpoint.tolerance, now)?;
+    let schemes = inbound.provider.schemes();
+    let verified = providers::verify(schemes, inbound.headers, inbound.body, &endpoint.keys, endpoint.tolerance, now)?;
+    let signature = verified.signature_header().map(|name| kept_header(inbound.headers, name));
     let envelope = providers::envelope(inbound.provider, &verified, inbound.received_at)?;
     let account = envelope.account.as_deref().unwrap_or(&endpoint.account);
     if !endpoint.carries(account) {
@@ -267,7 +273,7 @@ pub fn admit<'a>(inbound: &Inbound<'a>, ring: &'a KeyRing, now: Time) -> Result<
         environment,
         key_version: verified.key_version(),
         auth_method: verified.auth_method(),
-        signature_header: kept_header(inbound.headers, scheme.signature_header),
+        signature_header: signature.unwrap_or_else(|| WITHHELD.to_owned()),
         raw_sha256: Sha256::digest(inbound.body).into(),
         body: inbound.body,
         received_at: inbound.received_at,

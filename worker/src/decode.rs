@@ -46,7 +46,7 @@ fn environment(loaded: &Loaded) -> Environment {
 fn open(loaded: &Loaded, sealer: &Sealer) -> Result<StoredEvent, Failure> {
     let failure = |class, code, message: &str| Failure { class, code, message: message.to_owned() };
     let provider: Provider = loaded.provider.parse().map_err(|_| {
-        failure(Class::Permanent, "unknown_provider", "this version does not know the event's provider")
+        failure(Class::Transient, "unknown_provider", "this version does not know the event's provider")
     })?;
     let sealed = loaded.body.as_deref().ok_or_else(|| {
         failure(Class::Permanent, "body_archived", "the raw event's partition was archived; restore it, then redrive")

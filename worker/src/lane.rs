@@ -90,34 +90,53 @@ impl LaneConsumer {
 
     /// Has the batch projected, holding it through outages of the database, and acknowledges it. False: told to stop.
     async fn settle(&self, batch: &[Delivery]) -> Result<bool, BrokerError> {
-        let ids: Vec<Uuid> = batch.iter().filter_map(|d| d.dispatch.ok()).map(|dispatch| dispatch.event_id).collect();
-        let unreadable = batch.iter().filter(|delivery| delivery.dispatch.is_err()).count();
+        let ids: Vec<Uuid> = batch.iter().filter_map(Delivery::event_id).collect();
+        let mut unreadable = batch.iter().filter(|delivery| delivery.dispatch.is_err()).count();
         let mut backoff = Backoff::new();
-        while self.work(ids.clone(), unreadable).await == Err(DatabaseAway) {
-            log::warn!("lane {}: the database is away; holding {} events", self.lane.as_str(), batch.len());
+        let unrecorded = loop {
+            let work = if unreadable > 0 { self.bury_one().await } else { self.project(ids.clone()).await.map(Some) };
+            match work {
+                Ok(Some(unrecorded)) => break unrecorded,
+                Ok(None) => {
+                    unreadable -= 1;
+                    continue;
+                }
+                Err(DatabaseAway) => {
+                    log::warn!("lane {}: the database is away; holding {} events", self.lane.as_str(), batch.len());
+                }
+            }
             if !backoff.wait(&self.stop).await {
                 for delivery in batch {
                     delivery.give_back().await?;
                 }
                 return Ok(false);
             }
-        }
+        };
         for delivery in batch {
-            delivery.ack().await?;
+            // An event whose failure cannot be written down must not hold up the lane: the recorder keeps trying.
+            if delivery.event_id().is_some_and(|id| unrecorded.contains(&id)) {
+                delivery.reject().await?;
+            } else {
+                delivery.ack().await?;
+            }
         }
         Ok(true)
     }
 
-    async fn work(&self, mut ids: Vec<Uuid>, unreadable: usize) -> Result<(), DatabaseAway> {
+    async fn bury_one(&self) -> Result<Option<Vec<Uuid>>, DatabaseAway> {
+        let (projector, lane) = (Arc::clone(&self.projector), self.lane);
+        let work = tokio::task::spawn_blocking(move || bury_unreadable(&projector.pool, lane));
+        work.await.unwrap_or(Err(DatabaseAway)).map(|()| None)
+    }
+
+    async fn project(&self, mut ids: Vec<Uuid>) -> Result<Vec<Uuid>, DatabaseAway> {
         let (projector, lane) = (Arc::clone(&self.projector), self.lane);
         ids.sort_unstable();
         ids.dedup();
-        let work = tokio::task::spawn_blocking(move || {
-            for _ in 0..unreadable {
-                bury_unreadable(&projector.pool, lane)?;
-            }
-            if ids.is_empty() { Ok(()) } else { projector.project(lane, &ids) }
-        });
+        if ids.is_empty() {
+            return Ok(ids);
+        }
+        let work = tokio::task::spawn_blocking(move || projector.project(lane, &ids));
         // A panic outside the projection: nothing is acknowledged, and the batch is tried again.
         work.await.unwrap_or(Err(DatabaseAway))
     }

@@ -51,19 +51,23 @@ impl Projector {
 
     /// Settles the events: afterwards each is processed, ignored, quarantined, waiting for a retry, or a dead letter.
     ///
-    /// Tries them in one transaction. When that fails, each goes alone, so that only the guilty one suffers.
-    pub fn project(&self, lane: Lane, ids: &[Uuid]) -> Result<(), DatabaseAway> {
+    /// Tries them in one transaction. When that fails, each goes alone, so that only the guilty one suffers. Returns the
+    /// events of which not even the failure could be recorded; they are as they were.
+    pub fn project(&self, lane: Lane, ids: &[Uuid]) -> Result<Vec<Uuid>, DatabaseAway> {
         let failure = match self.try_batch(lane, ids) {
             Ok(reports) => {
                 self.count(lane, &reports);
-                return Ok(());
+                return Ok(Vec::new());
             }
             Err(failure) if failure.class == Class::Unavailable => return Err(DatabaseAway),
             Err(failure) => failure,
         };
         match ids {
             [id] => self.record_failure(lane, *id, failure),
-            _ => ids.iter().try_for_each(|id| self.project(lane, std::slice::from_ref(id))),
+            _ => {
+                let alone = ids.iter().map(|id| self.project(lane, std::slice::from_ref(id)));
+                alone.collect::<Result<Vec<_>, _>>().map(|unrecorded| unrecorded.concat())
+            }
         }
     }
 
@@ -145,7 +149,12 @@ impl Projector {
                 failed: failed(class_name(failure.class), failure.code, failure.message.clone()),
                 at: Utc::now() + TimeDelta::from_std(delay).unwrap_or(TimeDelta::minutes(10)),
             },
-            (Err(failure), Settlement::Bury(_) | Settlement::Ack | Settlement::PauseAndRequeue) => Ending::Dead {
+            // An outage is not recorded but waited for; should one come here, the event goes again at once.
+            (Err(failure), Settlement::PauseAndRequeue | Settlement::Ack) => Ending::Retrying {
+                failed: failed(class_name(failure.class), failure.code, failure.message.clone()),
+                at: Utc::now(),
+            },
+            (Err(failure), Settlement::Bury(_)) => Ending::Dead {
                 failed: failed(class_name(failure.class), failure.code, failure.message.clone()),
                 letter: NewDeadLetter {
                     source: if failure.code == CRASH_LOOP { "broker" } else { "worker" },
@@ -160,7 +169,7 @@ impl Projector {
     }
 
     /// Records that an event could not be projected, in a transaction of its own: the one that failed is rolled back.
-    pub(crate) fn record_failure(&self, lane: Lane, id: Uuid, failure: Failure) -> Result<(), DatabaseAway> {
+    pub(crate) fn record_failure(&self, lane: Lane, id: Uuid, failure: Failure) -> Result<Vec<Uuid>, DatabaseAway> {
         let recorded = store::get(&self.pool).and_then(|mut connection: Connection| {
             store::in_transaction(&mut connection, |connection| {
                 let loaded = store::load_for_processing(connection, &[id])?;
@@ -175,11 +184,12 @@ impl Projector {
         match recorded {
             Ok(reports) => {
                 self.count(lane, &reports);
-                Ok(())
+                Ok(Vec::new())
             }
+            Err(StoreError::Unavailable | StoreError::Contended) => Err(DatabaseAway),
             Err(error) => {
-                log::warn!("worker: the failure of event {id} could not be recorded, it is tried again: {error}");
-                Err(DatabaseAway)
+                log::error!("worker: event {id} failed ({failure}), and that could not be recorded: {error}");
+                Ok(vec![id])
             }
         }
     }

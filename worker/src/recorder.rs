@@ -63,16 +63,22 @@ impl Recorder {
     /// False: told to stop.
     async fn settle(&self, delivery: &Delivery) -> Result<bool, BrokerError> {
         let mut backoff = Backoff::new();
+        // Once per delivery: rounds that only wait for the database are not the event's fault.
+        let mut is_marked = false;
         loop {
             let projector = Arc::clone(&self.projector);
             let dispatch = delivery.dispatch;
             let work = tokio::task::spawn_blocking(move || match dispatch {
-                Ok(dispatch) => try_alone(&projector, dispatch.lane, dispatch.event_id),
-                Err(_) => bury_unreadable(&projector.pool, Lane::Other),
+                Ok(dispatch) if !is_marked => try_alone(&projector, dispatch.lane, dispatch.event_id),
+                Ok(dispatch) => projector.project(dispatch.lane, &[dispatch.event_id]),
+                Err(_) => bury_unreadable(&projector.pool, Lane::Other).map(|()| Vec::new()),
             });
-            if work.await.unwrap_or(Err(DatabaseAway)).is_ok() {
-                delivery.ack().await?;
-                return Ok(true);
+            match work.await.unwrap_or(Err(DatabaseAway)) {
+                Ok(unrecorded) if unrecorded.is_empty() => {
+                    delivery.ack().await?;
+                    return Ok(true);
+                }
+                Ok(_) | Err(DatabaseAway) => is_marked = dispatch.is_ok(),
             }
             if !backoff.wait(&self.stop).await {
                 delivery.give_back().await?;
@@ -84,7 +90,7 @@ impl Recorder {
 
 /// The suspect goes alone, so that the neighbours of a poison event do not die with it. It is marked first: if we die too,
 /// the mark stays, and after a few of them the event is buried untried.
-fn try_alone(projector: &Projector, lane: Lane, id: Uuid) -> Result<(), DatabaseAway> {
+fn try_alone(projector: &Projector, lane: Lane, id: Uuid) -> Result<Vec<Uuid>, DatabaseAway> {
     let marked = store::get(&projector.pool).and_then(|mut connection| store::mark_suspect(&mut connection, id));
     match marked.map_err(|_| DatabaseAway)? {
         Some(suspect) if suspect.suspect_count > LONE_TRIES => {

@@ -14,7 +14,7 @@ pub struct BrokerUrl(String);
 
 /// The text is not an AMQP address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("AMQP_URL must begin with amqp:// or amqps://")]
+#[error("must begin with amqp:// or amqps://")]
 pub struct BrokerUrlError;
 
 impl BrokerUrl {

@@ -3,9 +3,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::ReadyChunks;
 use lapin::message::Delivery as RawDelivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, Consumer};
+use uuid::Uuid;
 
 use super::{BrokerError, BrokerUrl, Dispatch, Topology, UnreadableMessage};
 use crate::domain::Lane;
@@ -82,6 +83,17 @@ impl Deliveries {
 }
 
 impl Delivery {
+    /// The event that the message names, if it can be read.
+    pub fn event_id(&self) -> Option<Uuid> {
+        self.dispatch.ok().map(|dispatch| dispatch.event_id)
+    }
+
+    /// Into the dead queue, where the recorder takes it up.
+    pub async fn reject(&self) -> Result<(), BrokerError> {
+        let options = BasicRejectOptions { requeue: false };
+        self.raw.reject(options).await.map(|_| ()).map_err(|_| BrokerError::Lost)
+    }
+
     /// The message is dealt with.
     pub async fn ack(&self) -> Result<(), BrokerError> {
         self.raw.ack(BasicAckOptions::default()).await.map(|_| ()).map_err(|_| BrokerError::Lost)

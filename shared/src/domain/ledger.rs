@@ -92,10 +92,20 @@ fn total(
     facts: &[&RecordedFact],
     reviews: &mut Vec<Review>,
 ) {
-    let known: Decimal = refunds.iter().filter(|r| r.status.is_money_out()).map(|r| r.amount).sum();
+    // Money of another currency is a contradiction for a person to look at, not a part of any sum.
+    let counts = |currency| payment.currency.is_none_or(|ours| ours == currency);
+    let out = refunds.iter().filter(|refund| refund.status.is_money_out() && counts(refund.currency));
+    let known: Decimal = out.map(|refund| refund.amount).sum();
+    let disputed: Decimal = disputes.iter().filter(|dispute| counts(dispute.currency)).map(Dispute::money_out).sum();
+    let strange_refunds =
+        refunds.iter().filter(|r| !counts(r.currency)).map(|r| ("refund_currency_mismatch", r.webhook_event_id));
+    let strange_disputes =
+        disputes.iter().filter(|d| !counts(d.currency)).map(|d| ("dispute_currency_mismatch", d.webhook_event_id));
+    reviews.extend(strange_refunds.chain(strange_disputes).map(|(reason, event_id)| Review { reason, event_id }));
+
     // Normalised, so that equal totals are equal to the letter, whichever addends they come from.
     payment.refunded_amount = (known + unexplained_refunds(facts)).normalize();
-    payment.disputed_amount = disputes.iter().map(Dispute::money_out).sum::<Decimal>().normalize();
+    payment.disputed_amount = disputed.normalize();
     payment.dispute_status = disputes.iter().map(|d| d.status).max_by_key(|status| status.urgency());
 
     if payment.status == PaymentStatus::Paid && payment.refunded_amount > Decimal::ZERO {
@@ -104,11 +114,6 @@ fn total(
         } else {
             PaymentStatus::PartiallyRefunded
         };
-    }
-    for refund in refunds {
-        if payment.currency.is_some_and(|currency| currency != refund.currency) {
-            reviews.push(Review { reason: "refund_currency_mismatch", event_id: refund.webhook_event_id });
-        }
     }
     let settled =
         matches!(payment.status, PaymentStatus::Paid | PaymentStatus::PartiallyRefunded | PaymentStatus::Refunded);
@@ -159,5 +164,7 @@ fn refunds_counted_at(facts: &[&RecordedFact], at: Time) -> Decimal {
     counted.into_values().sum()
 }
 
+#[cfg(test)]
+mod permutations;
 #[cfg(test)]
 mod tests;

@@ -34,3 +34,6 @@ pub enum Transition<S> {
     /// The fact contradicts the state. The state stays, and a person has to look; the reason is a stable code.
     Review(&'static str),
 }
+
+#[cfg(test)]
+mod states;

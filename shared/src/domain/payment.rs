@@ -58,6 +58,9 @@ pub struct PaymentFact {
     /// Refunded so far, in total. It covers refunds whose own events have not come, or never come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refunded: Option<Money>,
+    /// When the purchase was made, for providers that may use a payment's id again: two purchases are not one payment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purchased_at: Option<Time>,
     /// The provider's id of the single attempt or charge, where a payment has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charge_id: Option<String>,
@@ -81,6 +84,7 @@ impl PaymentFact {
             amount: None,
             captured: None,
             refunded: None,
+            purchased_at: None,
             charge_id: None,
             app_user_id: None,
             product_id: None,
@@ -165,9 +169,16 @@ pub(super) fn transition(now: PaymentStatus, step: PaymentStep) -> Transition<Pa
 pub(super) fn fold(payment_id: &str, facts: &[&RecordedFact], reviews: &mut Vec<Review>) -> Option<Payment> {
     let mut payment: Option<Payment> = None;
     let mut is_told_of = false;
+    let mut purchase: Option<(Time, Option<Money>)> = None;
     for recorded in facts {
         let super::FactDetail::Payment(fact) = &recorded.fact.detail else { continue };
         is_told_of |= fact.step != PaymentStep::Noted;
+        if let Some(purchased_at) = fact.purchased_at
+            && *purchase.get_or_insert((purchased_at, fact.amount)) != (purchased_at, fact.amount)
+        {
+            reviews.push(Review::new("payment_id_reused", recorded));
+            continue;
+        }
         let row = payment.get_or_insert_with(|| Payment::unknown(payment_id, recorded.event_id));
         let before = row.clone();
         row.apply(fact, recorded, reviews);

@@ -52,7 +52,9 @@ pub enum SubscriptionStep {
     Paid,
     /// The provider states the standing as of `occurred_at`.
     Stands(SubscriptionStatus),
-    /// The period that `ends_at` names is over, and nothing was bought after it. Old news once a later period is known.
+    /// The period runs longer than was said. The standing stays as it is: whoever has canceled is still going to leave.
+    Extended,
+    /// The period is over, and nothing was bought after it. Old news once a later period is known.
     RanOut,
     /// A period was bought, first or again: it starts a subscription, renews it, or revives one that had ended.
     Bought(SubscriptionStatus),
@@ -64,9 +66,12 @@ impl SubscriptionStep {
             SubscriptionStep::Noted => 29,
             SubscriptionStep::PaymentFailed => 30,
             SubscriptionStep::Paid => 31,
-            SubscriptionStep::RanOut => 32,
+            // After every statement of the same instant, whose end it moves.
+            SubscriptionStep::Extended => 42,
+            // A charge that failed and the end of access may be told at once.
+            SubscriptionStep::RanOut => 43,
             // Whoever buys in the second in which the last period ran out, or was canceled, is subscribed.
-            SubscriptionStep::Bought(_) => 43,
+            SubscriptionStep::Bought(_) => 44,
             SubscriptionStep::Stands(status) => match status {
                 SubscriptionStatus::Incomplete => 33,
                 SubscriptionStatus::Trialing => 34,
@@ -85,7 +90,19 @@ impl SubscriptionStep {
         match self {
             SubscriptionStep::Stands(status) | SubscriptionStep::Bought(status) => Some(status),
             SubscriptionStep::RanOut => Some(SubscriptionStatus::Expired),
-            SubscriptionStep::Noted | SubscriptionStep::PaymentFailed | SubscriptionStep::Paid => None,
+            SubscriptionStep::Noted
+            | SubscriptionStep::PaymentFailed
+            | SubscriptionStep::Paid
+            | SubscriptionStep::Extended => None,
+        }
+    }
+
+    /// The standing that the step implies where nothing else is known.
+    fn implies(self) -> Option<SubscriptionStatus> {
+        match self {
+            // Only what runs can be extended.
+            SubscriptionStep::Extended => Some(SubscriptionStatus::Active),
+            other => other.states(),
         }
     }
 }
@@ -147,6 +164,13 @@ impl SubscriptionFact {
     }
 }
 
+impl SubscriptionFact {
+    /// Whether it is proven that the standing did not change.
+    fn leaves_it_as_it_was(&self) -> bool {
+        self.was.is_some() && self.was == self.step.states()
+    }
+}
+
 /// One row of `subscription_states`: one product of one subscription.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Subscription {
@@ -180,6 +204,7 @@ pub(super) fn transition(now: SubscriptionStatus, step: SubscriptionStep) -> Tra
 
         (S::Expired | S::Revoked, P::Paid) => Review("paid_after_ended"),
         (S::Expired | S::Revoked, P::PaymentFailed | P::RanOut) => Same,
+        (S::Expired | S::Revoked, P::Extended) => Review("extended_after_ended"),
         (S::Expired, P::Stands(S::Expired)) | (S::Revoked, P::Stands(S::Revoked | S::Expired)) => Same,
         (S::Expired, P::Stands(S::Revoked)) => To(S::Revoked),
         (
@@ -189,7 +214,7 @@ pub(super) fn transition(now: SubscriptionStatus, step: SubscriptionStep) -> Tra
 
         (
             S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled,
-            P::Paid | P::PaymentFailed,
+            P::Paid | P::PaymentFailed | P::Extended,
         ) => Same,
         (S::Incomplete | S::Trialing | S::Active | S::InGrace | S::PastDue | S::Paused | S::Canceled, P::RanOut) => {
             To(S::Expired)
@@ -260,14 +285,17 @@ fn by_evidence<'a>(
     while !waiting.is_empty() {
         let follows = |fact: &SubscriptionFact| fact.was.is_some() && fact.was == now;
         // A fact that names a standing which another waiting fact leads to must wait for that one.
-        let free = |fact: &SubscriptionFact, others: &[(&SubscriptionFact, &RecordedFact)]| {
-            fact.was.is_none() || !others.iter().any(|(other, _)| other.step.states() == fact.was)
+        let is_free = |fact: &SubscriptionFact| {
+            fact.was.is_none()
+                || !waiting.iter().any(|(other, _)| other.step.states() == fact.was && !other.leaves_it_as_it_was())
         };
-        let next = (0..waiting.len())
-            .find(|index| waiting.get(*index).is_some_and(|(fact, _)| follows(fact)))
-            .or_else(|| {
-                (0..waiting.len()).find(|index| waiting.get(*index).is_some_and(|(fact, _)| free(fact, &waiting)))
-            })
+        // Whatever leaves the standing as it was comes before what changes it.
+        let stays = SubscriptionFact::leaves_it_as_it_was;
+        let first = |wanted: &dyn Fn(&SubscriptionFact) -> bool| waiting.iter().position(|(fact, _)| wanted(fact));
+        let next = first(&|fact| follows(fact) && stays(fact))
+            .or_else(|| first(&follows))
+            .or_else(|| first(&|fact| is_free(fact) && stays(fact)))
+            .or_else(|| first(&is_free))
             .unwrap_or(0);
         let (fact, recorded) = waiting.remove(next);
         if let (Some(before), Some(told)) = (last_stated(&ordered), fact.step.states())
@@ -294,9 +322,10 @@ fn is_evident(before: SubscriptionStatus, fact: &SubscriptionFact, told: Subscri
 impl Standing {
     fn apply(&mut self, fact: &SubscriptionFact, recorded: &RecordedFact, reviews: &mut Vec<Review>) {
         let at = recorded.fact.occurred_at;
-        if fact.step == SubscriptionStep::RanOut && self.knows_a_period_after(fact.ends_at) {
+        if fact.step == SubscriptionStep::RanOut && self.knows_a_later_period(fact) {
             return;
         }
+        let before = self.status;
         if let Some(now) = self.status {
             match transition(now, fact.step) {
                 Transition::Review(reason) => return reviews.push(Review::new(reason, recorded)),
@@ -304,7 +333,7 @@ impl Standing {
                 Transition::To(status) => self.status = Some(status),
             }
         } else {
-            self.status = fact.step.states();
+            self.status = fact.step.implies();
         }
         if let Some(user) = &fact.app_user_id {
             self.user = Some((user.clone(), at));
@@ -319,7 +348,11 @@ impl Standing {
                 self.renewed_at = Some(at);
                 self.billing_issue_at = None;
             }
-            SubscriptionStep::RanOut => self.ends_at = fact.ends_at.or(self.ends_at),
+            SubscriptionStep::Extended => self.ends_at = self.ends_at.and(fact.ends_at).or(self.ends_at),
+            SubscriptionStep::RanOut => {
+                self.ends_at = fact.ends_at.or(self.ends_at);
+                self.cancel_reason = self.cancel_reason.take().or_else(|| fact.cancel_reason.clone());
+            }
             SubscriptionStep::Bought(_) => {
                 self.renewed_at = if self.started_at.is_some() { Some(at) } else { self.renewed_at };
                 self.started_at = self.started_at.or(fact.started_at).or(Some(at));
@@ -329,6 +362,7 @@ impl Standing {
             SubscriptionStep::Stands(_) => {
                 self.started_at = fact.started_at.or(self.started_at);
                 self.state_dates(fact);
+                self.note_trouble(before, at);
             }
         }
         if let Some(items) = &fact.items {
@@ -344,9 +378,26 @@ impl Standing {
         self.cancel_reason.clone_from(&fact.cancel_reason);
     }
 
-    fn knows_a_period_after(&self, end: Option<Time>) -> bool {
+    /// A standing may be all that a provider says about charges that fail, and about the end of the trouble.
+    fn note_trouble(&mut self, before: Option<SubscriptionStatus>, at: Time) {
+        use SubscriptionStatus::{Active, InGrace, PastDue, Trialing};
+        let in_trouble = |status| matches!(status, Some(InGrace | PastDue));
+        if in_trouble(self.status) {
+            self.billing_issue_at.get_or_insert(at);
+        } else if in_trouble(before) && matches!(self.status, Some(Active | Trialing)) {
+            self.billing_issue_at = None;
+        }
+    }
+
+    /// Whether a period is known that began after the one that is said to be over. The ends alone do not tell: a refund
+    /// cuts a period short.
+    fn knows_a_later_period(&self, over: &SubscriptionFact) -> bool {
+        let began = over.items.iter().flatten().find_map(|item| item.period_start);
         let current = self.items.values().filter(|(_, removed_at)| removed_at.is_none());
-        end.is_some_and(|end| current.filter_map(|(item, _)| item.period_end).any(|known| known > end))
+        current.map(|(item, _)| item).any(|item| match (item.period_start, began) {
+            (Some(known), Some(began)) => known > began,
+            _ => item.period_end > over.ends_at && over.ends_at.is_some(),
+        })
     }
 
     fn replace_items(&mut self, items: &[SubscriptionItem], at: Time) {

@@ -23,13 +23,19 @@ fn endpoint(provider: Provider) -> Endpoint {
         active: true,
         tolerance: None,
         mismatch_status: 409,
+        has_unreadable_keys: false,
         keys: vec![SigningKey {
             version: 4,
-            secret: Zeroizing::new(SECRET.as_bytes().to_vec()),
+            secret: secret(provider),
             active_from: Time::from_timestamp(0, 0).unwrap(),
             active_until: None,
         }],
     }
+}
+
+fn secret(provider: Provider) -> Zeroizing<Vec<u8>> {
+    let mark = if provider == Provider::RevenueCat { "hmac:" } else { "" };
+    Zeroizing::new(format!("{mark}{SECRET}").into_bytes())
 }
 
 /// What is looked at after an admission, owned.
@@ -47,7 +53,7 @@ fn deliver_to(endpoint: Endpoint, event_id: &str, body: &[u8]) -> Result<Admitte
 /// Signs one body and sends another.
 fn deliver_signed(endpoint: Endpoint, event_id: &str, signed: &[u8], sent: &[u8]) -> Result<Admitted, Refusal> {
     let provider = endpoint.provider;
-    let headers = sign(provider, SECRET.as_bytes(), event_id, now(), signed).unwrap();
+    let headers = sign(provider, &secret(provider), event_id, now(), signed).unwrap();
     let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let ring = KeyRing::new(vec![endpoint]);
     let inbound = Inbound { provider, endpoint_slug: "main", headers: &headers, body: sent, received_at: now() };
@@ -83,6 +89,12 @@ fn the_first_obstacle_answers() {
     assert_eq!(of(|e| e.active = false), Refusal::EndpointDisabled);
     assert_eq!(of(|e| e.keys.clear()), Refusal::InactiveKey);
     assert_eq!(of(|e| e.keys[0].active_until = Some(now())), Refusal::InactiveKey);
+    // Our trouble, not the sender's: they may come again.
+    let unreadable = |e: &mut Endpoint| {
+        e.keys.clear();
+        e.has_unreadable_keys = true;
+    };
+    assert_eq!(of(unreadable), Refusal::Unavailable);
     let wrong = |e: &mut Endpoint| e.keys[0].secret = Zeroizing::new(b"whsec_quite_another_secret".to_vec());
     assert_eq!(of(wrong), Refusal::Signature);
     assert_eq!(of(|_| {}), Refusal::UnknownAccount);
@@ -300,7 +312,7 @@ fn events_are_found_by_what_people_know() {
         let found = [keys.app_user_id, keys.transaction_id, keys.original_transaction_id, keys.product_id, keys.store];
         (envelope.lane, found.map(or_dash).join(" "))
     };
-    use Provider::{StandardWebhooks as W, Stripe as S};
+    use Provider::{RevenueCat as R, StandardWebhooks as W, Stripe as S};
     for (provider, event_type, lane, keys) in [
         (S, "payment_intent.succeeded", Lane::Payments, "cus_x1 pi_x1 pi_x1 - stripe"),
         (S, "charge.succeeded", Lane::Payments, "cus_x1 ch_x1 pi_x1 - stripe"),
@@ -314,6 +326,10 @@ fn events_are_found_by_what_people_know() {
         (W, "refund.succeeded", Lane::Payments, "- re_x1 pay_x1 - -"),
         (W, "subscription.created", Lane::Subscriptions, "cus_x1 sub_x1 sub_x1 prod_basic web"),
         (W, "customer.updated", Lane::Other, "cus_x1 - - - -"),
+        (R, "RENEWAL", Lane::Subscriptions, "cus_x1 txn_x1_renewal txn_x1 com.example.pro.monthly APP_STORE"),
+        (R, "CANCELLATION", Lane::Subscriptions, "cus_x1 txn_x1 txn_x1 com.example.pro.monthly APP_STORE"),
+        (R, "TRANSFER", Lane::Subscriptions, "- - - - APP_STORE"),
+        (R, "TEST", Lane::Other, "cus_x1 txn_x1 txn_x1 com.example.pro.monthly APP_STORE"),
     ] {
         assert_eq!(find(provider, event_type), (lane, keys.to_owned()), "{event_type}");
     }
@@ -365,6 +381,82 @@ fn a_claimed_id_is_harmless() {
     let provider = Provider::StandardWebhooks;
     let inbound = Inbound { provider, endpoint_slug: "main", headers, body: b"", received_at: now() };
     assert_eq!(inbound.claimed_id().as_deref(), Some("msg_1"));
+}
+
+/// An endpoint of RevenueCat's, for these stored secrets.
+fn revenuecat_endpoint(secrets: &[&str]) -> Endpoint {
+    let key = |(version, secret): (i32, &&str)| SigningKey {
+        version,
+        secret: Zeroizing::new(secret.as_bytes().to_vec()),
+        active_from: Time::from_timestamp(0, 0).unwrap(),
+        active_until: None,
+    };
+    Endpoint {
+        account: "app_1".to_owned(),
+        keys: (4..).zip(secrets).map(key).collect(),
+        ..endpoint(Provider::RevenueCat)
+    }
+}
+
+#[test]
+fn a_header_that_is_the_secret_is_never_kept() {
+    let (value, signing) = ("Bearer rc_0123456789abcdef", "rc_test_signing_secret");
+    let (open, signed) = (format!("authorization:{value}"), format!("hmac:{signing}"));
+    let body = br#"{"event":{"id":"e_1","type":"TEST","environment":"SANDBOX"}}"#;
+    let send = |headers: &[(&str, &[u8])], secrets: &[&str]| {
+        let ring = KeyRing::new(vec![revenuecat_endpoint(secrets)]);
+        let provider = Provider::RevenueCat;
+        let inbound = Inbound { provider, endpoint_slug: "main", headers, body, received_at: now() };
+        let kept = |admission: Admission<'_>| {
+            assert!(!format!("{admission:?}").contains(value));
+            (admission.auth_method, admission.signature_header, admission.account_key)
+        };
+        admit(&inbound, &ring, now()).map(kept)
+    };
+    let authorized = [("authorization", value.as_bytes())];
+    let account = "app_1:sandbox".to_owned();
+    assert_eq!(send(&authorized, &[&open]), Ok(("static_header", WITHHELD.to_owned(), account.clone())));
+    assert_eq!(send(&authorized, &[&open, &signed]), Err(Refusal::MissingHeader("x-revenuecat-webhook-signature")));
+    assert_eq!(send(&[("authorization", b"junk")], &[&open]), Err(Refusal::Signature));
+    assert_eq!(send(&[], &[&open]), Err(Refusal::MissingHeader("authorization")));
+    let headers = sign(Provider::RevenueCat, signed.as_bytes(), "", now(), body).unwrap();
+    let mut both: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    both.extend(authorized);
+    let (method, kept, _) = send(&both, &[&open, &signed]).unwrap();
+    assert_eq!((method, kept.starts_with("t=1767225600,v1=")), ("hmac_body", true));
+}
+
+#[test]
+fn revenuecat_names_the_app_or_nothing() {
+    let secret = "authorization:Bearer rc_0123456789abcdef";
+    let send = |event: &str| {
+        let body = format!(r#"{{"api_version":"1.0","event":{event}}}"#);
+        let headers: [(&str, &[u8]); 1] = [("authorization", b"Bearer rc_0123456789abcdef")];
+        let ring = KeyRing::new(vec![revenuecat_endpoint(&[secret])]);
+        let provider = Provider::RevenueCat;
+        let inbound =
+            Inbound { provider, endpoint_slug: "main", headers: &headers, body: body.as_bytes(), received_at: now() };
+        admit(&inbound, &ring, now()).map(|admission| (admission.account_key, admission.envelope.lane))
+    };
+    let kept = |account: &str, lane| Ok((account.to_owned(), lane));
+    assert_eq!(send(r#"{"id":"e","type":"TEST","app_id":"app_1"}"#), kept("app_1", Lane::Other));
+    let sandbox = r#"{"id":"e","type":"RENEWAL","app_id":"app_1","environment":"SANDBOX"}"#;
+    assert_eq!(send(sandbox), kept("app_1:sandbox", Lane::Subscriptions));
+    assert_eq!(send(r#"{"id":"e","type":"TRANSFER","environment":"PRODUCTION"}"#), kept("app_1", Lane::Subscriptions));
+    assert_eq!(send(r#"{"id":"e","type":"TEST","app_id":"app_9"}"#), Err(Refusal::UnknownAccount));
+    for (event, refusal) in [
+        ("5", SCHEMA),
+        ("null", SCHEMA),
+        ("[]", SCHEMA),
+        (r#"{"type":"TEST"}"#, SCHEMA),
+        (r#"{"id":"e"}"#, SCHEMA),
+        (r#"{"id":"","type":"TEST"}"#, ID),
+        (r#"{"id":"e","type":""}"#, TYPE),
+        (r#"{"id":"e","id":"f","type":"TEST"}"#, SCHEMA),
+        (r#"{"id":"e","type":"TEST","app_id":5}"#, SCHEMA),
+    ] {
+        assert_eq!(send(event), Err(refusal), "{event}");
+    }
 }
 
 /// The table of docs/STATUS-CODES.md: status and reason of each row that names one.

@@ -151,9 +151,18 @@ pub(super) fn plausible(time: Time, received_at: Time) -> Option<Time> {
 
 /// Unix seconds, written as a plain JSON integer.
 pub(super) fn seconds(raw: &RawValue) -> Option<Time> {
+    Time::from_timestamp(count(raw)?, 0)
+}
+
+/// Unix milliseconds, written as a plain JSON integer.
+pub(super) fn milliseconds(raw: &RawValue) -> Option<Time> {
+    Time::from_timestamp_millis(count(raw)?)
+}
+
+fn count(raw: &RawValue) -> Option<i64> {
     let digits = raw.get();
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if plain { Time::from_timestamp(digits.parse().ok()?, 0) } else { None }
+    if plain { digits.parse().ok() } else { None }
 }
 
 /// RFC 3339 in a JSON string.

@@ -8,6 +8,7 @@ pub mod signature;
 
 mod envelope;
 mod node;
+mod revenuecat;
 mod standard;
 mod stripe;
 
@@ -20,7 +21,7 @@ use zeroize::Zeroizing;
 use crate::domain::{EventId, Fact, Time};
 
 pub use envelope::{Envelope, EnvelopeError, SearchKeys};
-pub use signature::{Scheme, SecretError, SigningKey, Verified, VerifyError, check_secret, sign, verify};
+pub use signature::{Proof, Scheme, SecretError, SigningKey, Verified, VerifyError, check_secret, sign, verify};
 
 /// Who sends webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -30,29 +31,42 @@ pub enum Provider {
     /// Anybody who signs by the Standard Webhooks specification.
     #[serde(rename = "standard")]
     StandardWebhooks,
+    #[serde(rename = "revenuecat")]
+    RevenueCat,
 }
 
 /// The text names no provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("unknown provider (known: stripe, standard)")]
+#[error("unknown provider (known: stripe, standard, revenuecat)")]
 pub struct UnknownProvider;
 
 impl Provider {
-    pub const ALL: [Provider; 2] = [Provider::Stripe, Provider::StandardWebhooks];
+    pub const ALL: [Provider; 3] = [Provider::Stripe, Provider::StandardWebhooks, Provider::RevenueCat];
 
     /// The name in URLs, tables and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Provider::Stripe => "stripe",
             Provider::StandardWebhooks => "standard",
+            Provider::RevenueCat => "revenuecat",
         }
     }
 
-    pub fn scheme(self) -> &'static Scheme {
+    /// The ways in which its requests may prove where they come from, the strongest first.
+    pub fn schemes(self) -> &'static [Scheme] {
         match self {
-            Provider::Stripe => &signature::STRIPE,
-            Provider::StandardWebhooks => &signature::STANDARD_WEBHOOKS,
+            Provider::Stripe => std::slice::from_ref(&signature::STRIPE),
+            Provider::StandardWebhooks => std::slice::from_ref(&signature::STANDARD_WEBHOOKS),
+            Provider::RevenueCat => &signature::REVENUECAT,
         }
+    }
+
+    /// The header with the event id, for providers that sign it there.
+    pub fn id_header(self) -> Option<&'static str> {
+        self.schemes().iter().find_map(|scheme| match &scheme.proof {
+            Proof::Mac(mac) => mac.id_header,
+            Proof::Secret => None,
+        })
     }
 }
 
@@ -80,6 +94,7 @@ pub fn envelope(provider: Provider, verified: &Verified<'_>, received_at: Time) 
     match provider {
         Provider::Stripe => stripe::envelope(verified, received_at),
         Provider::StandardWebhooks => standard::envelope(verified, received_at),
+        Provider::RevenueCat => revenuecat::envelope(verified, received_at),
     }
 }
 
@@ -114,7 +129,7 @@ impl fmt::Debug for StoredEvent {
 pub struct FactError {
     /// A stable code: `bad_amount`, `bad_currency`, `bad_time`, `bad_json`, `bad_id`, `bad_text`, `duplicate_key`,
     /// `no_payment_id`, `no_refund_id`, `no_dispute_id`, `no_subscription_id`, `no_product_id`, `no_app_user_id`,
-    /// `unknown_status`.
+    /// `unknown_status`, `unknown_environment`, `needs_transfer`.
     pub code: &'static str,
     /// The JSON pointer (RFC 6901) to the value at fault; never the value.
     pub pointer: String,
@@ -129,6 +144,7 @@ pub fn facts(event: &StoredEvent) -> Result<Vec<Fact>, FactError> {
     let (facts, time) = match event.provider {
         Provider::Stripe => (stripe::facts(event, at)?, "/created"),
         Provider::StandardWebhooks => (standard::facts(event, at)?, "/timestamp"),
+        Provider::RevenueCat => (revenuecat::facts(event, at)?, "/event/event_timestamp_ms"),
     };
     // A fact without a time of its own cannot be put in order.
     if event.occurred_at.is_none() && !facts.is_empty() {
@@ -137,5 +153,7 @@ pub fn facts(event: &StoredEvent) -> Result<Vec<Fact>, FactError> {
     Ok(facts)
 }
 
+#[cfg(test)]
+mod cases;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ use crate::domain::{Currency, Money, Time};
 const MAX_TEXT_BYTES: usize = 255;
 /// 9999-12-31T23:59:59Z: providers write it for "for ever"; anything beyond is another unit.
 const LAST_SECOND: i64 = 253_402_300_799;
+/// 2000-01-01T00:00:00Z in milliseconds, before there was anything to subscribe to: a lesser count is in another unit.
+const FIRST_MILLISECOND: i64 = 946_684_800_000;
 
 /// A JSON object, its fields unread. An absent field and a `null` are the same.
 pub(super) struct Node<'a> {
@@ -43,6 +45,11 @@ impl<'a> Node<'a> {
         let mut values = self.fields.0.iter().filter(|(name, _)| name == key).map(|(_, raw)| *raw);
         let value = values.next().filter(|raw| raw.get() != "null");
         if values.next().is_some() { Err(self.error("duplicate_key", key)) } else { Ok(value) }
+    }
+
+    /// Whether the field is written at all, be it as `null`.
+    pub(super) fn names(&self, key: &str) -> bool {
+        self.fields.0.iter().any(|(name, _)| name == key)
     }
 
     pub(super) fn has(&self, key: &str) -> Result<bool, FactError> {
@@ -95,6 +102,16 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// An array of ids; absent means empty.
+    pub(super) fn ids(&self, key: &str) -> Result<Vec<String>, FactError> {
+        let ids: Vec<String> = self.read(key)?.unwrap_or_default();
+        if ids.iter().all(|id| envelope::is_name(id, MAX_TEXT_BYTES)) {
+            Ok(ids)
+        } else {
+            Err(self.error("bad_id", key))
+        }
+    }
+
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, FactError> {
         self.read(key)
     }
@@ -108,6 +125,19 @@ impl<'a> Node<'a> {
         let Some(raw) = self.raw(key)? else { return Ok(None) };
         let time = envelope::seconds(raw).filter(|time| (1..=LAST_SECOND).contains(&time.timestamp()));
         time.map(Some).ok_or_else(|| self.error("bad_time", key))
+    }
+
+    /// Unix milliseconds.
+    pub(super) fn milliseconds(&self, key: &str) -> Result<Option<Time>, FactError> {
+        let Some(raw) = self.raw(key)? else { return Ok(None) };
+        let time = envelope::milliseconds(raw)
+            .filter(|time| time.timestamp_millis() >= FIRST_MILLISECOND && time.timestamp() <= LAST_SECOND);
+        time.map(Some).ok_or_else(|| self.error("bad_time", key))
+    }
+
+    /// A value by its own characters, whatever it is.
+    pub(super) fn digits(&self, key: &str) -> Result<Option<&'a str>, FactError> {
+        Ok(self.raw(key)?.map(RawValue::get))
     }
 
     pub(super) fn currency(&self, key: &str) -> Result<Currency, FactError> {

@@ -1,5 +1,6 @@
 //! Realistic sample events, for people who try things out, for tests and for the bench.
 
+mod revenuecat;
 mod standard;
 mod stripe;
 
@@ -68,7 +69,7 @@ impl SampleOptions {
 
     /// One event of each type in a story.
     fn event_id(&self, prefix: &str, event_type: &str) -> String {
-        format!("{prefix}_{}_{}", self.suffix, event_type.replace('.', "_"))
+        format!("{prefix}_{}_{}", self.suffix, event_type.replace(['.', '/'], "_"))
     }
 }
 
@@ -86,11 +87,13 @@ pub struct UnknownSample {
     pub provider: Provider,
 }
 
-/// The event types of which there are samples.
+/// The event types of which there are samples. What follows a slash tells samples of one type apart: it is the reason
+/// or kind of the event, and no part of the type's name.
 pub fn types(provider: Provider) -> &'static [&'static str] {
     match provider {
         Provider::Stripe => &stripe::TYPES,
         Provider::StandardWebhooks => &standard::TYPES,
+        Provider::RevenueCat => &revenuecat::TYPES,
     }
 }
 
@@ -103,5 +106,6 @@ pub fn event(provider: Provider, event_type: &str, options: &SampleOptions) -> R
     Ok(match provider {
         Provider::Stripe => stripe::event(known, options),
         Provider::StandardWebhooks => standard::event(known, options),
+        Provider::RevenueCat => revenuecat::event(known, options),
     })
 }

@@ -1,4 +1,4 @@
-//! How requests are signed: each scheme is data, one engine signs and verifies them all.
+//! How requests prove where they come from: each scheme is data, one engine signs and verifies them all.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,12 +19,33 @@ const MIN_KEY_BYTES: usize = 16;
 /// The longest event id, in bytes. It fits a unique index whatever the characters.
 pub(crate) const MAX_ID_BYTES: usize = 255;
 
-/// How a provider signs a request.
+/// A way in which a provider proves that a request is its own.
 #[derive(Debug)]
 pub struct Scheme {
-    /// The header with the signature values, in lower case.
-    pub signature_header: &'static str,
-    /// How the values are written into that header.
+    /// What a stored secret of this scheme begins with, such as `hmac:`, where the provider has several schemes. Empty
+    /// where it has one.
+    pub mark: &'static str,
+    /// The header with the proof, in lower case.
+    pub header: &'static str,
+    pub proof: Proof,
+    /// What `raw_events.auth_method` says about requests that pass.
+    pub auth_method: &'static str,
+}
+
+/// What that header has to hold.
+#[derive(Debug)]
+pub enum Proof {
+    /// A MAC: it proves who sent these very bytes.
+    Mac(MacScheme),
+    /// The secret itself. It proves who sent the request, but neither what nor when, and whoever reads one request can
+    /// send others.
+    Secret,
+}
+
+/// How a MAC is made and written.
+#[derive(Debug)]
+pub struct MacScheme {
+    /// How the values are written into the header.
     pub form: Form,
     /// Where the signed time of sending is, for schemes that sign one.
     pub timestamp: Option<Timestamp>,
@@ -35,8 +56,6 @@ pub struct Scheme {
     pub digest: Digest,
     pub encoding: Encoding,
     pub key: KeyForm,
-    /// What `raw_events.auth_method` says about requests that pass.
-    pub auth_method: &'static str,
 }
 
 /// The grammar of a signature header.
@@ -110,8 +129,10 @@ pub enum KeyForm {
 }
 
 /// Stripe, "Check the webhook signatures", <https://docs.stripe.com/webhooks#verify-manually>.
-pub(super) static STRIPE: Scheme = Scheme {
-    signature_header: "stripe-signature",
+pub(super) static STRIPE: Scheme =
+    Scheme { mark: "", header: "stripe-signature", proof: Proof::Mac(STRIPE_LIKE), auth_method: "hmac_body" };
+
+const STRIPE_LIKE: MacScheme = MacScheme {
     // `v0` is a test scheme of old and never counts.
     form: Form::Pairs { separator: b',', signature: "v1" },
     timestamp: Some(Timestamp { place: Place::Pair("t"), unit: Unit::Seconds, tolerance: Duration::from_secs(300) }),
@@ -120,26 +141,40 @@ pub(super) static STRIPE: Scheme = Scheme {
     digest: Digest::Sha256,
     encoding: Encoding::Hex,
     key: KeyForm::Verbatim,
-    auth_method: "hmac_body",
 };
 
 /// Standard Webhooks, "Signature scheme",
 /// <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>.
 pub(super) static STANDARD_WEBHOOKS: Scheme = Scheme {
-    signature_header: "webhook-signature",
-    form: Form::Tagged { separator: b' ', after_tag: b',', tag: "v1" },
-    timestamp: Some(Timestamp {
-        place: Place::Header("webhook-timestamp"),
-        unit: Unit::Seconds,
-        tolerance: Duration::from_secs(300),
+    mark: "",
+    header: "webhook-signature",
+    proof: Proof::Mac(MacScheme {
+        form: Form::Tagged { separator: b' ', after_tag: b',', tag: "v1" },
+        timestamp: Some(Timestamp {
+            place: Place::Header("webhook-timestamp"),
+            unit: Unit::Seconds,
+            tolerance: Duration::from_secs(300),
+        }),
+        id_header: Some("webhook-id"),
+        signed: &[Part::Id, Part::Text("."), Part::Timestamp, Part::Text("."), Part::Body],
+        digest: Digest::Sha256,
+        encoding: Encoding::Base64,
+        key: KeyForm::Base64After("whsec_"),
     }),
-    id_header: Some("webhook-id"),
-    signed: &[Part::Id, Part::Text("."), Part::Timestamp, Part::Text("."), Part::Body],
-    digest: Digest::Sha256,
-    encoding: Encoding::Base64,
-    key: KeyForm::Base64After("whsec_"),
     auth_method: "hmac_body",
 };
+
+/// RevenueCat, "Webhooks", <https://www.revenuecat.com/docs/integrations/webhooks>: a signature like Stripe's where it
+/// is switched on for the integration, else the value that was set for the `Authorization` header.
+pub(super) static REVENUECAT: [Scheme; 2] = [
+    Scheme {
+        mark: "hmac:",
+        header: "x-revenuecat-webhook-signature",
+        proof: Proof::Mac(STRIPE_LIKE),
+        auth_method: "hmac_body",
+    },
+    Scheme { mark: "authorization:", header: "authorization", proof: Proof::Secret, auth_method: "static_header" },
+];
 
 /// One version of an endpoint's secret. It verifies from `active_from` until just before `active_until`.
 #[derive(Clone)]
@@ -167,17 +202,17 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// Bytes that somebody who holds a secret of the endpoint has signed. Only [`verify`] makes one.
+/// Bytes that somebody who holds a secret of the endpoint has sent. Only [`verify`] makes one.
 #[derive(Debug)]
 pub struct Verified<'a> {
     body: &'a [u8],
     id: Option<&'a str>,
     key_version: i32,
-    auth_method: &'static str,
+    scheme: &'a Scheme,
 }
 
 impl<'a> Verified<'a> {
-    /// The signed bytes, as they came.
+    /// The verified bytes, as they came.
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
@@ -193,7 +228,15 @@ impl<'a> Verified<'a> {
     }
 
     pub fn auth_method(&self) -> &'static str {
-        self.auth_method
+        self.scheme.auth_method
+    }
+
+    /// The header with the signature. None where the header holds the secret itself, which nobody may keep.
+    pub fn signature_header(&self) -> Option<&'static str> {
+        match self.scheme.proof {
+            Proof::Mac(_) => Some(self.scheme.header),
+            Proof::Secret => None,
+        }
     }
 }
 
@@ -206,50 +249,68 @@ pub enum VerifyError {
     BadHeader(&'static str),
     #[error("the signed time is malformed, given more than once, or outside the tolerance")]
     Timestamp,
-    #[error("no signature fits the body and an active key")]
+    #[error("no signature or header value fits the request and an active key")]
     Signature,
 }
 
-/// Verifies the signature over the raw bytes, then the signed time.
+/// Verifies that a request comes from somebody who holds an active secret, by the strongest scheme that the endpoint has
+/// an active secret for: a weaker proof never stands in for a stronger one.
 ///
-/// `headers` holds every header line with its name in lower case. Every active key is tried against every signature,
-/// without an early exit, so that the time taken does not tell which one was close. A wrong signature is reported
-/// before a wrong time: a well-formed time outside the tolerance comes from somebody who holds the secret.
+/// `schemes` are those of the provider, the strongest first. `headers` holds every header line with its name in lower
+/// case. Every active key is tried against every value, without an early exit, so that the time taken does not tell
+/// which one was close. A wrong signature is reported before a wrong time: a well-formed time outside the tolerance comes
+/// from somebody who holds the secret.
 ///
 /// # Errors
 /// See [`VerifyError`].
 pub fn verify<'a>(
-    scheme: &Scheme,
+    schemes: &'a [Scheme],
     headers: &[(&str, &'a [u8])],
     body: &'a [u8],
     keys: &[SigningKey],
     tolerance: Option<Duration>,
     now: Time,
 ) -> Result<Verified<'a>, VerifyError> {
-    let claim = Claim::read(scheme, headers)?;
+    let active: Vec<&SigningKey> = keys.iter().filter(|key| key.is_active(now)).collect();
+    let demanded = |scheme: &&Scheme| active.iter().any(|key| scheme.secret_in(&key.secret).is_some());
+    let scheme = schemes.iter().find(demanded).ok_or(VerifyError::Signature)?;
+    let secrets = active.iter().filter_map(|key| Some((key.version, scheme.secret_in(&key.secret)?)));
+    let lines: Vec<&'a [u8]> = lines(headers, scheme.header).collect();
+    if lines.iter().all(|line| line.trim_ascii().is_empty()) {
+        return Err(VerifyError::MissingHeader(scheme.header));
+    }
+    let (key_version, id) = match &scheme.proof {
+        Proof::Mac(mac) => mac.verify(headers, &lines, body, secrets, tolerance, now)?,
+        Proof::Secret => (holder(&lines, secrets).ok_or(VerifyError::Signature)?, None),
+    };
+    Ok(Verified { body, id, key_version, scheme })
+}
+
+/// The version of the secret that a header line repeats; the newest where several do.
+fn holder<'k>(lines: &[&[u8]], secrets: impl Iterator<Item = (i32, &'k [u8])>) -> Option<i32> {
     let mut fitting: Option<i32> = None;
-    for key in keys.iter().filter(|key| key.is_active(now)) {
-        let Some(mac) = scheme.mac(&key.secret, claim.id.unwrap_or_default().as_bytes(), claim.timestamp, body) else {
-            continue;
-        };
-        for signature in &claim.signatures {
-            if mac.clone().verify_slice(signature).is_ok() {
-                fitting = fitting.max(Some(key.version));
+    for (version, secret) in secrets {
+        for line in lines.iter().take(MAX_SIGNATURES) {
+            if is_secret(line.trim_ascii(), secret) {
+                fitting = fitting.max(Some(version));
             }
         }
     }
-    let key_version = fitting.ok_or(VerifyError::Signature)?;
-    if let Some(timestamp) = &scheme.timestamp {
-        let sent = timestamp.unit.read(claim.timestamp).ok_or(VerifyError::Timestamp)?;
-        let allowed = timestamp.unit.count(tolerance.unwrap_or(timestamp.tolerance));
-        if timestamp.unit.of(now).abs_diff(sent) > allowed {
-            return Err(VerifyError::Timestamp);
-        }
-    }
-    Ok(Verified { body, id: claim.id, key_version, auth_method: scheme.auth_method })
+    fitting
+}
+
+/// Compares MACs of both instead of the bytes, so that the time taken tells neither the place of a difference nor the
+/// length of the secret. A secret that could not have been stored equals nothing.
+fn is_secret(given: &[u8], secret: &[u8]) -> bool {
+    let Ok(mac) = Hmac::<Sha256>::new_from_slice(secret) else { return false };
+    let of = |text: &[u8]| mac.clone().chain_update(text);
+    secret.len() >= MIN_KEY_BYTES && of(given).verify(&of(secret).finalize().into_bytes()).is_ok()
 }
 
 /// Signs a request as the provider would: the headers to send, by name and value.
+///
+/// Where the provider has several schemes, the mark in front of `secret` chooses one. A secret without a mark, such as a
+/// forger may try, goes into the headers of all of them.
 ///
 /// # Errors
 /// [`SecretError`] when the secret is not one of the provider's.
@@ -260,7 +321,14 @@ pub fn sign(
     timestamp: Time,
     body: &[u8],
 ) -> Result<Vec<(&'static str, String)>, SecretError> {
-    provider.scheme().sign(secret, event_id, timestamp, body)
+    let schemes = provider.schemes();
+    let chosen = schemes.iter().find_map(|scheme| Some((scheme, scheme.secret_in(secret)?)));
+    if let Some((scheme, secret)) = chosen {
+        return scheme.sign(secret, event_id, timestamp, body);
+    }
+    let signed: Result<Vec<_>, SecretError> =
+        schemes.iter().map(|scheme| scheme.sign(secret, event_id, timestamp, body)).collect();
+    Ok(signed?.concat())
 }
 
 /// What a request claims about itself, before anything is believed.
@@ -271,11 +339,8 @@ struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    fn read(scheme: &Scheme, headers: &[(&str, &'a [u8])]) -> Result<Self, VerifyError> {
-        let lines: Vec<&'a [u8]> = lines(headers, scheme.signature_header).collect();
-        if lines.iter().all(|line| line.trim_ascii().is_empty()) {
-            return Err(VerifyError::MissingHeader(scheme.signature_header));
-        }
+    /// `lines` are those of the header with the signatures.
+    fn read(scheme: &MacScheme, headers: &[(&str, &'a [u8])], lines: &[&'a [u8]]) -> Result<Self, VerifyError> {
         let id = match scheme.id_header {
             Some(name) => Some(signed_id(name, single(headers, name)?)?),
             None => None,
@@ -287,7 +352,7 @@ impl<'a> Claim<'a> {
                 unit.read(text).map(|_| text).ok_or(VerifyError::Timestamp)?
             }
             Some(Timestamp { place: Place::Pair(name), unit, .. }) => {
-                let text = scheme.form.timestamp(&lines, name).ok_or(VerifyError::Timestamp)?;
+                let text = scheme.form.timestamp(lines, name).ok_or(VerifyError::Timestamp)?;
                 unit.read(text).map(|_| text).ok_or(VerifyError::Timestamp)?
             }
         };
@@ -411,6 +476,75 @@ impl Encoding {
 }
 
 impl Scheme {
+    /// The secret in a stored text, if it is one of this scheme.
+    fn secret_in<'s>(&self, stored: &'s [u8]) -> Option<&'s [u8]> {
+        stored.strip_prefix(self.mark.as_bytes())
+    }
+
+    fn sign(
+        &self,
+        secret: &[u8],
+        event_id: &str,
+        timestamp: Time,
+        body: &[u8],
+    ) -> Result<Vec<(&'static str, String)>, SecretError> {
+        match &self.proof {
+            Proof::Mac(mac) => mac.sign(self.header, secret, event_id, timestamp, body),
+            Proof::Secret => {
+                let value = std::str::from_utf8(secret).map_err(|_| SecretError::NotAHeaderValue)?;
+                Ok(vec![(self.header, value.to_owned())])
+            }
+        }
+    }
+
+    fn check(&self, secret: &str) -> Result<(), SecretError> {
+        match &self.proof {
+            Proof::Mac(_) if secret.contains(|c: char| c.is_whitespace() || c.is_control()) => Err(SecretError::Blanks),
+            Proof::Mac(mac) => mac.key.decode(secret.as_bytes()).map(drop),
+            Proof::Secret if !secret.chars().all(|c| c == ' ' || c.is_ascii_graphic()) => {
+                Err(SecretError::NotAHeaderValue)
+            }
+            // What stands beside it, such as `Bearer`, guards nothing.
+            Proof::Secret if secret.split(' ').all(|word| word.len() < MIN_KEY_BYTES) => Err(SecretError::Guessable),
+            Proof::Secret => Ok(()),
+        }
+    }
+}
+
+impl MacScheme {
+    /// The version of the key that fits, and the signed event id.
+    fn verify<'a, 'k>(
+        &self,
+        headers: &[(&str, &'a [u8])],
+        lines: &[&'a [u8]],
+        body: &[u8],
+        secrets: impl Iterator<Item = (i32, &'k [u8])>,
+        tolerance: Option<Duration>,
+        now: Time,
+    ) -> Result<(i32, Option<&'a str>), VerifyError> {
+        let claim = Claim::read(self, headers, lines)?;
+        let mut fitting: Option<i32> = None;
+        for (version, secret) in secrets {
+            let Some(mac) = self.mac(secret, claim.id.unwrap_or_default().as_bytes(), claim.timestamp, body) else {
+                continue;
+            };
+            for signature in &claim.signatures {
+                if mac.clone().verify_slice(signature).is_ok() {
+                    fitting = fitting.max(Some(version));
+                }
+            }
+        }
+        let key_version = fitting.ok_or(VerifyError::Signature)?;
+        if let Some(timestamp) = &self.timestamp {
+            let sent = timestamp.unit.read(claim.timestamp).ok_or(VerifyError::Timestamp)?;
+            let allowed = timestamp.unit.count(tolerance.unwrap_or(timestamp.tolerance));
+            if timestamp.unit.of(now).abs_diff(sent) > allowed {
+                return Err(VerifyError::Timestamp);
+            }
+        }
+        Ok((key_version, claim.id))
+    }
+
     /// The MAC over everything the scheme signs, ready to be compared. None where the stored secret is unusable.
     fn mac(&self, secret: &[u8], id: &[u8], timestamp: &[u8], body: &[u8]) -> Option<Hmac<Sha256>> {
         let key = self.key.decode(secret).ok()?;
@@ -430,6 +564,7 @@ impl Scheme {
 
     fn sign(
         &self,
+        header: &'static str,
         secret: &[u8],
         event_id: &str,
         timestamp: Time,
@@ -450,7 +585,7 @@ impl Scheme {
             Some((Place::Pair(name), text)) => pair = Some((*name, text.as_str())),
             None => {}
         }
-        headers.push((self.signature_header, self.form.write(pair, &signature)));
+        headers.push((header, self.form.write(pair, &signature)));
         Ok(headers)
     }
 }
@@ -468,6 +603,18 @@ pub enum SecretError {
     ApiKey,
     #[error("the signing secret must be base64, with or without {0} before it")]
     NotBase64(&'static str),
+    #[error("{0} authenticates in several ways; write {marks} in front of the secret to say which", marks = marks(*.0))]
+    Unmarked(Provider),
+    #[error("the header value may hold only visible ASCII characters, and blanks between them")]
+    NotAHeaderValue,
+    #[error(
+        "the header value can be guessed; set one with at least 16 characters in a row in the provider's dashboard"
+    )]
+    Guessable,
+}
+
+fn marks(provider: Provider) -> String {
+    provider.schemes().iter().map(|scheme| scheme.mark).collect::<Vec<_>>().join(" or ")
 }
 
 impl KeyForm {
@@ -483,23 +630,33 @@ impl KeyForm {
     }
 }
 
-/// Checks a secret before it is stored, and returns the text to store: the secret without surrounding white space.
+/// Checks a secret before it is stored, and returns the text to store: the secret without surrounding white space, after
+/// the mark of its scheme where the provider has several. RevenueCat's are written `hmac:SECRET`, for an integration
+/// that signs, and `authorization:VALUE`, for the whole value of the `Authorization` header.
 ///
 /// # Errors
 /// [`SecretError`] says what is wrong and what to do.
 pub fn check_secret(provider: Provider, secret: &str) -> Result<Zeroizing<Vec<u8>>, SecretError> {
-    let secret = secret.trim();
-    if secret.is_empty() {
+    let text = secret.trim();
+    if text.is_empty() {
         return Err(SecretError::Empty);
     }
-    if secret.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(SecretError::Blanks);
+    let marked = provider.schemes().iter().find_map(|scheme| Some((scheme, after_mark(text, scheme.mark)?)));
+    let (scheme, secret) = marked.ok_or(SecretError::Unmarked(provider))?;
+    if secret.is_empty() {
+        return Err(SecretError::Empty);
     }
     if ["sk_", "rk_", "pk_", "whpk_"].into_iter().any(|prefix| secret.starts_with(prefix)) {
         return Err(SecretError::ApiKey);
     }
-    provider.scheme().key.decode(secret.as_bytes())?;
-    Ok(Zeroizing::new(secret.as_bytes().to_vec()))
+    scheme.check(secret)?;
+    Ok(Zeroizing::new([scheme.mark.as_bytes(), secret.as_bytes()].concat()))
+}
+
+/// What follows the mark, which may be written like a header's name: `Authorization: VALUE`.
+fn after_mark<'s>(text: &'s str, mark: &str) -> Option<&'s str> {
+    let (given, rest) = text.split_at_checked(mark.len())?;
+    given.eq_ignore_ascii_case(mark).then(|| rest.trim())
 }
 
 #[cfg(test)]

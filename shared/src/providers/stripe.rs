@@ -154,6 +154,8 @@ fn first_product(items: &RawValue) -> Option<String> {
 struct Told<'a> {
     event_type: &'a str,
     at: Time,
+    /// The former values of the fields that the event changed.
+    previous: Option<&'a Node<'a>>,
 }
 
 /// "Types of events", <https://docs.stripe.com/api/events/types>. The name says what happened, the object how things
@@ -193,7 +195,9 @@ pub(super) fn facts(event: &StoredEvent, at: Time) -> Result<Vec<Fact>, FactErro
     let root = Node::root(&event.body)?;
     let data = root.object("data")?.ok_or_else(|| root.error("bad_json", "data"))?;
     let object = data.object("object")?.ok_or_else(|| data.error("bad_json", "object"))?;
-    read(&object, Told { event_type: &event.event_type, at })
+    // Evidence only: an event whose former values cannot be read still says how things stand now.
+    let previous = data.object("previous_attributes").ok().flatten();
+    read(&object, Told { event_type: &event.event_type, at, previous: previous.as_ref() })
 }
 
 /// An amount that must be there: a missing one is not zero.

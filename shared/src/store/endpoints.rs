@@ -6,7 +6,6 @@ use diesel::{PgConnection, QueryableByName, RunQueryDsl};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
 use super::{Audit, Bind, Sql, StoreError, record_audit};
 use crate::domain::{Environment, Time};
@@ -19,8 +18,6 @@ use crate::sealing::{Column, OpenError, SealError, Sealer};
 pub enum EndpointStoreError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the secret of endpoint {slug}, key version {version}, cannot be opened: {source}")]
-    Sealed { slug: String, version: i32, source: OpenError },
     #[error(transparent)]
     Seal(#[from] SealError),
     #[error("endpoint {0} exists already")]
@@ -233,7 +230,7 @@ struct SealedKey {
     active_until: Option<Time>,
 }
 
-/// Reads every endpoint with its keys, opened. Endpoints of providers that this version does not know are left out.
+/// Reads every endpoint with its keys, opened. Keys that cannot be opened are logged and left out. Endpoints of providers that this version does not know are left out.
 pub fn load_key_ring(connection: &mut PgConnection, sealer: &Sealer) -> Result<KeyRing, EndpointStoreError> {
     const KEYS: &str = "SELECT id, endpoint_id, version, secret, active_from, active_until
                           FROM webhook.endpoint_keys ORDER BY endpoint_id, version";
@@ -242,23 +239,24 @@ pub fn load_key_ring(connection: &mut PgConnection, sealer: &Sealer) -> Result<K
     let mut known = Vec::new();
     for row in endpoints {
         let Ok(provider) = row.provider.parse::<Provider>() else { continue };
-        let mut keys = Vec::new();
-        for key in sealed.iter().filter(|key| key.endpoint_id == row.id) {
-            let secret = sealer.open(Column::EndpointSecret, key.id, &key.secret).map_err(|source| {
-                EndpointStoreError::Sealed { slug: row.slug.clone(), version: key.version, source }
-            })?;
-            keys.push(signing_key(key, secret));
+        let own = sealed.iter().filter(|key| key.endpoint_id == row.id);
+        let (keys, unreadable): (Vec<_>, Vec<_>) = own.map(|key| open_key(sealer, key)).partition(Result::is_ok);
+        for (version, error) in unreadable.iter().filter_map(|key| key.as_ref().err()) {
+            // The other endpoints shall not suffer.
+            log::error!("endpoint {provider}/{}: key version {version} cannot be opened: {error}", row.slug);
         }
-        known.push(endpoint(row, provider, keys));
+        let has_unreadable_keys = !unreadable.is_empty();
+        known.push(endpoint(row, provider, keys.into_iter().flatten().collect(), has_unreadable_keys));
     }
     Ok(KeyRing::new(known))
 }
 
-fn signing_key(key: &SealedKey, secret: Zeroizing<Vec<u8>>) -> SigningKey {
-    SigningKey { version: key.version, secret, active_from: key.active_from, active_until: key.active_until }
+fn open_key(sealer: &Sealer, key: &SealedKey) -> Result<SigningKey, (i32, OpenError)> {
+    let secret = sealer.open(Column::EndpointSecret, key.id, &key.secret).map_err(|error| (key.version, error))?;
+    Ok(SigningKey { version: key.version, secret, active_from: key.active_from, active_until: key.active_until })
 }
 
-fn endpoint(row: EndpointRow, provider: Provider, keys: Vec<SigningKey>) -> Endpoint {
+fn endpoint(row: EndpointRow, provider: Provider, keys: Vec<SigningKey>, has_unreadable_keys: bool) -> Endpoint {
     Endpoint {
         id: row.id,
         slug: row.slug,
@@ -274,5 +272,6 @@ fn endpoint(row: EndpointRow, provider: Provider, keys: Vec<SigningKey>) -> Endp
         tolerance: row.tolerance_seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs),
         mismatch_status: u16::try_from(row.mismatch_status).unwrap_or(409),
         keys,
+        has_unreadable_keys,
     }
 }

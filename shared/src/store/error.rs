@@ -84,9 +84,15 @@ impl From<Error> for StoreError {
 }
 
 fn by_message(message: &str) -> StoreError {
-    const CONTENDED: [&str; 4] =
-        ["deadlock detected", "could not serialize", "lock timeout", "canceling statement due to statement timeout"];
-    const UNAVAILABLE: [&str; 12] = [
+    // A full lock table is contention too: the same events fit when they go one by one.
+    const CONTENDED: [&str; 5] = [
+        "deadlock detected",
+        "could not serialize",
+        "lock timeout",
+        "canceling statement due to statement timeout",
+        "out of shared memory",
+    ];
+    const UNAVAILABLE: [&str; 13] = [
         "terminating connection",
         "the database system is",
         "server closed the connection",
@@ -94,13 +100,14 @@ fn by_message(message: &str) -> StoreError {
         "could not connect",
         "no connection to the server",
         "SSL connection has been closed",
+        "SSL SYSCALL error",
         "could not receive data",
         "could not send data",
         "read-only transaction",
         "too many clients",
         "remaining connection slots",
     ];
-    const EXHAUSTED: [&str; 3] = ["out of memory", "out of shared memory", "No space left"];
+    const EXHAUSTED: [&str; 2] = ["out of memory", "No space left"];
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
     if says(&CONTENDED) {
         StoreError::Contended

@@ -54,12 +54,13 @@ pub fn load_for_processing(connection: &mut PgConnection, ids: &[Uuid]) -> Resul
                i.attempt_count, i.failure_count, i.occurred_at, i.received_at, r.body
           FROM webhook.inbox i
           LEFT JOIN webhook.raw_events r ON r.id = i.id AND r.received_at = i.received_at AND r.received_at BETWEEN $1 AND $2
-         WHERE i.id = ANY($3)
+                                        AND r.id = ANY($3)
+         WHERE i.id = ANY($4)
          ORDER BY i.id";
     Sql::new(LOCK, &[Bind::Uuids(ids)]).run(connection)?;
     let times = || ids.iter().map(|id| EventId::from(*id).received_at());
     let (first, last) = (times().min().unwrap_or_default(), times().max().unwrap_or_default());
-    Ok(Sql::new(LOAD, &[Bind::Time(first), Bind::Time(last), Bind::Uuids(ids)]).load(connection)?)
+    Ok(Sql::new(LOAD, &[Bind::Time(first), Bind::Time(last), Bind::Uuids(ids), Bind::Uuids(ids)]).load(connection)?)
 }
 
 /// How often the broker gave an event up because a worker died with it, this time included.

@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use super::{Bind, Sql, StoreError};
 use crate::domain::{Environment, EventId, Lane, Time};
+use crate::intake::Admission;
 use crate::providers::SearchKeys;
+use crate::sealing::{Column, SealError, Sealer};
 
 /// A verified event, its body already sealed, ready to be committed.
 #[derive(Debug, Clone)]
@@ -49,12 +51,39 @@ pub enum Accepted {
 type DedupKey<'a> = (&'a str, &'a str, &'a str);
 
 impl AcceptEvent {
+    /// Gives an admitted event its id, and seals its body under it.
+    pub fn seal(admission: Admission<'_>, sealer: &Sealer) -> Result<Self, SealError> {
+        let id = EventId::at(admission.received_at);
+        Ok(AcceptEvent {
+            id,
+            endpoint_id: admission.endpoint.id,
+            provider: admission.endpoint.provider.as_str(),
+            account_key: admission.account_key,
+            environment: admission.environment,
+            event_id: admission.envelope.event_id,
+            event_type: admission.envelope.event_type,
+            api_version: admission.envelope.api_version,
+            occurred_at: admission.envelope.occurred_at,
+            received_at: id.received_at(),
+            lane: admission.envelope.lane,
+            keys: admission.envelope.keys,
+            signature: admission.signature_header,
+            auth_method: admission.auth_method,
+            key_version: admission.key_version,
+            raw_sha256: admission.raw_sha256,
+            semantic_hash: admission.envelope.semantic_hash,
+            body_bytes: i32::try_from(admission.body.len()).map_err(|_| SealError)?,
+            sealed_body: sealer.seal(Column::RawBody, id.uuid(), admission.body)?,
+        })
+    }
+
     fn dedup_key(&self) -> DedupKey<'_> {
         (self.provider, &self.account_key, &self.event_id)
     }
 }
 
-/// Commits a batch of verified events and says what became of each, in the order given.
+/// Commits a batch of verified events and says what became of each, in the order given. An error of the whole batch means
+/// that none of it is stored, or that it is unknown; accepting the same batch again is safe.
 ///
 /// `writer` names the rows of `intake_counts` that belong to the caller alone. The new outbox rows are claimed for
 /// `claim_seconds`: the caller publishes them itself, and if it dies first, any sweep may.
@@ -63,7 +92,7 @@ pub fn accept(
     writer: Uuid,
     claim_seconds: i32,
     events: &[AcceptEvent],
-) -> Result<Vec<Accepted>, StoreError> {
+) -> Result<Vec<Result<Accepted, StoreError>>, StoreError> {
     // Sorted, because two writers that insert overlapping keys in different order deadlock.
     let mut first_of_key: BTreeMap<DedupKey<'_>, &AcceptEvent> = BTreeMap::new();
     for event in events {
@@ -78,8 +107,19 @@ pub fn accept(
         other => other?,
     };
     let repeats: Vec<&AcceptEvent> = events.iter().filter(|event| !new.contains(&event.id.uuid())).collect();
-    let mut outcomes = if repeats.is_empty() { HashMap::new() } else { settle_repeats(connection, writer, &repeats)? };
-    Ok(events.iter().map(|event| outcomes.remove(&event.id.uuid()).unwrap_or(Accepted::New)).collect())
+    if repeats.is_empty() {
+        return Ok(vec![Ok(Accepted::New); events.len()]);
+    }
+    // What is new is committed by now: whatever becomes of the repeats is theirs alone.
+    let outcomes = settle_repeats(connection, writer, &repeats);
+    let outcome_of = |event: &AcceptEvent| {
+        if new.contains(&event.id.uuid()) {
+            return Ok(Accepted::New);
+        }
+        let outcomes = outcomes.as_ref().map_err(Clone::clone)?;
+        outcomes.get(&event.id.uuid()).copied().ok_or(StoreError::Refused)
+    };
+    Ok(events.iter().map(outcome_of).collect())
 }
 
 fn ensure_partitions_of(connection: &mut PgConnection, events: &[&AcceptEvent]) -> Result<(), StoreError> {
@@ -303,10 +343,16 @@ fn settle_repeats(
 }
 
 fn lock_known(connection: &mut PgConnection, repeats: &[&AcceptEvent]) -> Result<Vec<Known>, StoreError> {
+    // OFFSET 0 keeps the subquery one: each key is looked up in the index, however small the planner thinks the inbox is.
     const LOCK: &str = "
         SELECT id, provider, provider_account_id, event_id, api_version, payload_hash
           FROM webhook.inbox
-         WHERE (provider, provider_account_id, event_id) IN (SELECT * FROM unnest($1, $2, $3))
+         WHERE id = ANY (ARRAY (SELECT known.id
+                                  FROM unnest($1, $2, $3) AS wanted (provider, account, event_id)
+                                 CROSS JOIN LATERAL (SELECT id FROM webhook.inbox AS i
+                                                      WHERE i.provider = wanted.provider AND i.event_id = wanted.event_id
+                                                        AND i.provider_account_id = wanted.account
+                                                     OFFSET 0) AS known))
          ORDER BY id
            FOR UPDATE";
     let providers: Vec<&str> = repeats.iter().map(|e| e.provider).collect();

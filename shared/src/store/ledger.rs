@@ -1,7 +1,7 @@
 //! The facts, and the rows they fold into. Rows travel as one JSON text per statement: the database's own column list
 //! says which field goes where.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
 use diesel::sql_types::{SmallInt, Text, Timestamptz, Uuid as SqlUuid};
@@ -42,7 +42,11 @@ impl SubjectKey {
 ///
 /// What users own may move to others, and such a fact touches subscriptions that it does not name. So whoever folds
 /// subscriptions holds the account together with others, and whoever moves users holds it alone.
-pub fn lock_accounts(connection: &mut PgConnection, shared: &[&SubjectKey], alone: &[&SubjectKey]) -> Result<(), StoreError> {
+pub fn lock_accounts(
+    connection: &mut PgConnection,
+    shared: &[&SubjectKey],
+    alone: &[&SubjectKey],
+) -> Result<(), StoreError> {
     const LOCK: &str = "
         SELECT count(CASE WHEN alone THEN pg_advisory_xact_lock(lock)::text ELSE pg_advisory_xact_lock_shared(lock)::text END)
           FROM (SELECT lock, lock = ANY($1) AS alone FROM unnest($2) AS lock) AS locks";
@@ -60,9 +64,11 @@ pub fn lock_subjects<'a>(
     connection: &mut PgConnection,
     subjects: impl IntoIterator<Item = &'a SubjectKey>,
 ) -> Result<(), StoreError> {
-    let locks = sorted_locks(subjects.into_iter().map(|key| {
-        number(&[key.provider, &key.account_key, key.subject.kind.as_str(), &key.subject.id])
-    }));
+    let locks = sorted_locks(
+        subjects
+            .into_iter()
+            .map(|key| number(&[key.provider, &key.account_key, key.subject.kind.as_str(), &key.subject.id])),
+    );
     const LOCK: &str = "SELECT count(pg_advisory_xact_lock(lock)) FROM unnest($1) AS lock";
     Sql::new(LOCK, &[Bind::BigInts(&locks)]).run(connection)?;
     Ok(())
@@ -325,7 +331,13 @@ pub(super) struct Table {
     pub name: &'static str,
     pub key: &'static [&'static str],
     changing: &'static [&'static str],
+    /// When an existing row may be changed.
+    guard: &'static str,
 }
+
+/// A refund or dispute whose events name its payment only sometimes is folded twice, once without its payment. What is
+/// known together with the payment stands, whichever came first.
+const LINKED_STANDS: &str = "AND (t.payment_id IS NULL OR excluded.payment_id IS NOT NULL)";
 
 pub(super) const PAYMENTS: Table = Table {
     name: "payments",
@@ -351,6 +363,7 @@ pub(super) const PAYMENTS: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: "",
 };
 pub(super) const REFUNDS: Table = Table {
     name: "refunds",
@@ -370,6 +383,7 @@ pub(super) const REFUNDS: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: LINKED_STANDS,
 };
 pub(super) const DISPUTES: Table = Table {
     name: "disputes",
@@ -389,6 +403,7 @@ pub(super) const DISPUTES: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: LINKED_STANDS,
 };
 pub(super) const SUBSCRIPTIONS: Table = Table {
     name: "subscription_states",
@@ -407,20 +422,21 @@ pub(super) const SUBSCRIPTIONS: Table = Table {
         "needs_review",
         "review_reason",
     ],
+    guard: "",
 };
 
 impl Table {
     /// Writes rows that are new or differ, and returns the identity of each row it wrote.
     fn upsert(&self) -> String {
-        let Table { name, key, changing } = self;
+        let Table { name, key, changing, guard } = self;
         let key = key.join(", ");
         let assignments: Vec<String> = changing.iter().map(|column| format!("{column} = excluded.{column}")).collect();
-        let differs: Vec<String> = changing.iter().map(|column| format!("{name}.{column}")).collect();
+        let differs: Vec<String> = changing.iter().map(|column| format!("t.{column}")).collect();
         let excluded: Vec<String> = changing.iter().map(|column| format!("excluded.{column}")).collect();
         format!(
-            "INSERT INTO {name} SELECT * FROM json_populate_recordset(NULL::{name}, $1::json)
+            "INSERT INTO {name} AS t SELECT * FROM json_populate_recordset(NULL::{name}, $1::json)
              ON CONFLICT (provider, provider_account_id, {key}) DO UPDATE SET {}
-             WHERE ({}) IS DISTINCT FROM ({})
+             WHERE ({}) IS DISTINCT FROM ({}) {guard}
              RETURNING provider, provider_account_id, {} AS id",
             assignments.join(", "),
             differs.join(", "),
@@ -469,9 +485,9 @@ pub fn upsert_ledgers<'a>(
     let mut changed = Vec::new();
     let payments = rows(ledgers, |ledger| ledger.payment.as_slice(), |payment| &payment.payment_id);
     changed.extend(write(connection, &UPSERT_PAYMENTS, payments)?);
-    let refunds = rows(ledgers, |ledger| &ledger.refunds, |refund| &refund.refund_id);
+    let refunds = linked_first(rows(ledgers, |ledger| &ledger.refunds, |refund| &refund.refund_id));
     changed.extend(write(connection, &UPSERT_REFUNDS, refunds)?);
-    let disputes = rows(ledgers, |ledger| &ledger.disputes, |dispute| &dispute.dispute_id);
+    let disputes = linked_first(rows(ledgers, |ledger| &ledger.disputes, |dispute| &dispute.dispute_id));
     changed.extend(write(connection, &UPSERT_DISPUTES, disputes)?);
     remove_superseded_subscriptions(connection, ledgers)?;
     let subscriptions = rows(ledgers, |ledger| &ledger.subscriptions, |subscription| &subscription.subscription_id);
@@ -492,6 +508,20 @@ fn rows<'a, 'l, T>(
     id: impl Fn(&'l T) -> &'l str,
 ) -> Vec<Writing<'a, 'l, T>> {
     ledgers.iter().flat_map(|(key, ledger)| rows(ledger).iter().map(|row| Writing { key, id: id(row), row })).collect()
+}
+
+/// Leaves one row of those that a batch folded both with and without their payment.
+fn linked_first<'a, 'l, T>(mut rows: Vec<Writing<'a, 'l, T>>) -> Vec<Writing<'a, 'l, T>> {
+    let is_unlinked = |writing: &Writing<'_, '_, T>| writing.key.subject.kind == SubjectKind::Unlinked;
+    let linked: HashSet<(&str, &str, &str)> = rows
+        .iter()
+        .filter(|writing| !is_unlinked(writing))
+        .map(|writing| (writing.key.provider, writing.key.account_key.as_str(), writing.id))
+        .collect();
+    rows.retain(|writing| {
+        !is_unlinked(writing) || !linked.contains(&(writing.key.provider, writing.key.account_key.as_str(), writing.id))
+    });
+    rows
 }
 
 fn write<'a, T: Serialize>(

@@ -50,7 +50,7 @@ pub use ledger_rows::{
 pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
 pub use partitions::{ensure_partitions, weeks_ahead};
-pub use pool::{Connection, Pool, PoolError, connect, get, in_snapshot, in_transaction};
+pub use pool::{Connection, Pool, PoolError, connect, get, in_keyed_snapshot, in_snapshot, in_transaction};
 pub use quarantine::{QuarantineRow, list_quarantine, quarantine_of};
 pub use rebuild::{
     Candidate, RowDifference, Unfounded, begin_rebuild, compare_rows, count_settled, delete_facts, delete_rows,

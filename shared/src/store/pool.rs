@@ -21,7 +21,7 @@ pub struct Manager {
 /// The pool could not be set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    #[error("DATABASE_URL must begin with postgres:// or postgresql://")]
+    #[error("must begin with postgres:// or postgresql://")]
     NotAUrl,
 }
 
@@ -60,8 +60,12 @@ impl r2d2::ManageConnection for Manager {
 }
 
 /// No statement may hold a lock, or a snapshot that the outbox has to wait for, for long.
+///
+/// Statements find their rows by key, and their plans are kept. One that was made when a table was empty, or knows the
+/// outbox as the small table that it mostly is, would read all of a large one. (Costs of what is switched off look
+/// enormous, and would start the compiler.)
 const SESSION: &str = "SET TIME ZONE 'UTC'; SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
-                       SET idle_in_transaction_session_timeout = '30s';";
+                       SET idle_in_transaction_session_timeout = '30s'; SET enable_seqscan = off; SET jit = off;";
 
 /// Opens a pool of at most `size` connections. Nothing is connected yet: the database may come up later.
 ///
@@ -101,6 +105,18 @@ pub fn in_transaction<T>(
 
 /// Runs `look` on one unchanging picture of the database: what it reads in several statements belongs together.
 pub fn in_snapshot<T>(
+    connection: &mut PgConnection,
+    look: impl FnOnce(&mut PgConnection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    in_keyed_snapshot(connection, |connection| {
+        // Such a look may well be at whole tables.
+        Sql::new("SET LOCAL enable_seqscan = on", &[]).run(connection)?;
+        look(connection)
+    })
+}
+
+/// The same for a look that finds its rows by their keys, as everything else does.
+pub fn in_keyed_snapshot<T>(
     connection: &mut PgConnection,
     look: impl FnOnce(&mut PgConnection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {

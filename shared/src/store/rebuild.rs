@@ -15,7 +15,7 @@ use crate::domain::{Ledger, Subject, SubjectKind};
 /// Prepares a session for a rebuild: it reads large tables by their keys, page by page, and may take its time for it.
 pub fn begin_rebuild(connection: &mut PgConnection) -> Result<(), StoreError> {
     const PREPARE: &str = "
-        SET statement_timeout = '10min'; SET enable_seqscan = off; SET jit = off;
+        SET statement_timeout = '10min';
         CREATE TEMP TABLE IF NOT EXISTS rebuild_subjects (
             provider            text NOT NULL,
             provider_account_id text NOT NULL,
@@ -150,6 +150,24 @@ impl LedgerTable {
         }
     }
 
+    /// What is folded without its payment is no row where it is known together with its payment, too.
+    fn linked_stands(self) -> String {
+        let stands = |own: &str| {
+            format!(
+                "AND NOT (r.environment IS NOT NULL AND r.payment_id IS NULL
+                          AND EXISTS (SELECT 1 FROM {} k
+                                       WHERE k.provider = r.provider AND k.provider_account_id = r.provider_account_id
+                                         AND k.{own} = r.{own} AND k.payment_id IS NOT NULL))",
+                self.name()
+            )
+        };
+        match self {
+            LedgerTable::Refunds => stands("refund_id"),
+            LedgerTable::Disputes => stands("dispute_id"),
+            LedgerTable::Payments | LedgerTable::Subscriptions => String::new(),
+        }
+    }
+
     fn compare(self) -> String {
         let ([live_kind, live_id], [kind, id]) = (self.subject("l"), self.subject("r"));
         let (name, key, row) = (self.name(), self.table().key.join(", "), self.key("t"));
@@ -162,8 +180,9 @@ impl LedgerTable {
                             CASE WHEN r.environment IS NULL THEN {live_kind} ELSE {kind} END AS subject_kind,
                             CASE WHEN r.environment IS NULL THEN {live_id} ELSE {id} END AS subject_id
                        FROM live l FULL JOIN rebuilt r USING (provider, provider_account_id, {key})
-                      WHERE ROW(l.*) IS DISTINCT FROM ROW(r.*)) AS t",
-            self.rows_of_subjects()
+                      WHERE ROW(l.*) IS DISTINCT FROM ROW(r.*) {}) AS t",
+            self.rows_of_subjects(),
+            self.linked_stands(),
         )
     }
 }

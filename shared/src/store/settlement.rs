@@ -121,7 +121,7 @@ fn update_inbox(connection: &mut PgConnection, now: Time, settled: &[Settled]) -
           FROM json_to_recordset($1::json)
                AS s (id uuid, status text, failures integer, next_attempt_at timestamptz, error_code text,
                      error_message text, processed_at timestamptz)
-         WHERE i.id = s.id";
+         WHERE i.id = s.id AND i.id = ANY($2)";
     let rows = settled.iter().map(|settled| {
         let failed = settled.ending.failed().map(|(failed, _)| failed);
         InboxRow {
@@ -135,7 +135,9 @@ fn update_inbox(connection: &mut PgConnection, now: Time, settled: &[Settled]) -
         }
     });
     let json = json(&rows.collect::<Vec<_>>())?;
-    Sql::new(UPDATE, &[Bind::Text(&json)]).run(connection)?;
+    // Named as an array too: the planner reads a key's index for an array, but guesses how long a JSON text is.
+    let ids: Vec<Uuid> = settled.iter().map(|settled| settled.id).collect();
+    Sql::new(UPDATE, &[Bind::Text(&json), Bind::Uuids(&ids)]).run(connection)?;
     Ok(())
 }
 

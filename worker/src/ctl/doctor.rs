@@ -15,9 +15,10 @@ const STUCK_WAIT: i64 = 900;
 /// Weeks for which the raw store should have partitions.
 const WANTED_WEEKS: i32 = 2;
 
+/// Without AMQP_URL, which elsewhere must be set, only the queues are not looked at.
 #[derive(Debug, Args)]
+#[command(mut_arg("amqp_url", |arg| arg.required(false)))]
 pub(super) struct Doctor {
-    /// Looks at the queues too where AMQP_URL is set.
     #[command(flatten)]
     broker: Option<BrokerSettings>,
 }
@@ -171,7 +172,8 @@ fn law(finding: Finding) -> Check {
         None => Check::new(finding.law, Verdict::Ok, finding.says),
         Some(example) => {
             let count = finding.offenders;
-            let detail = format!("broken {count} times: {}; see webhookctl events show {example}", finding.says);
+            let detail =
+                format!("{count} rows break this: {}; one of them: webhookctl events show {example}", finding.says);
             Check::new(finding.law, Verdict::Failure, detail)
         }
     }
@@ -222,9 +224,7 @@ fn partitions(weeks_ahead: i32) -> Check {
         WANTED_WEEKS.. => Verdict::Ok,
     };
     let detail = match weeks_ahead {
-        ..0 => {
-            "the raw store has no partition for this week; a running worker or webhookctl migrate creates it".to_owned()
-        }
+        ..0 => "the raw store has no partition for this week; the next event has to create it".to_owned(),
         weeks => format!("the raw store has partitions for {weeks} more weeks (wanted: {WANTED_WEEKS} or more)"),
     };
     Check::new("partitions", result, detail)
@@ -318,7 +318,11 @@ mod tests {
         assert_eq!(law(finding(0, None)).result, Verdict::Ok);
         let broken = law(finding(3, Some("id-1")));
         assert_eq!(broken.result, Verdict::Failure);
-        assert!(broken.detail.contains("3 times") && broken.detail.ends_with("events show id-1"), "{}", broken.detail);
+        assert!(
+            broken.detail.starts_with("3 rows break this") && broken.detail.ends_with("events show id-1"),
+            "{}",
+            broken.detail
+        );
     }
 
     #[test]
@@ -347,6 +351,21 @@ mod tests {
         assert_eq!(dead_queue("webhook.dead", state(0, 1)).result, Verdict::Ok);
         assert_eq!(dead_queue("webhook.dead", state(1, 1)).result, Verdict::Warning);
         assert_eq!(dead_queue("webhook.dead", state(0, 0)).result, Verdict::Warning);
+    }
+
+    #[test]
+    fn the_queues_are_looked_at_where_the_broker_is_known() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            doctor: Doctor,
+        }
+        let given = Line::try_parse_from(["doctor", "--amqp-url", "amqp://localhost"]).unwrap();
+        assert!(given.doctor.broker.is_some());
+        if std::env::var_os("AMQP_URL").is_none() {
+            assert!(Line::try_parse_from(["doctor"]).unwrap().doctor.broker.is_none());
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) enum Endpoints {
 
 #[derive(Debug, Args)]
 pub(super) struct Add {
-    /// stripe or standard
+    /// stripe, standard or revenuecat
     provider: Provider,
     /// The endpoint's name in its URL: /webhooks/<provider>/<slug>
     #[arg(value_parser = slug)]

@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use chrono::Utc;
@@ -21,7 +22,7 @@ const SUFFIX_DIGITS: usize = 12;
 
 #[derive(Debug, Args)]
 pub(super) struct Trigger {
-    /// stripe or standard
+    /// stripe, standard or revenuecat
     #[arg(required_unless_present = "list")]
     provider: Option<Provider>,
     /// The type of the event, such as payment_intent.succeeded
@@ -36,7 +37,7 @@ pub(super) struct Trigger {
     /// Where the ingress listens
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = address)]
     ingress: String,
-    /// The end of all ids; events with the same one tell of the same payment. Else a new one
+    /// What all ids are made of; events with the same one tell of the same payment. Else a new one
     #[arg(long, value_parser = suffix)]
     suffix: Option<String>,
     /// The payment that it is about, where it is not the one of the suffix
@@ -201,7 +202,7 @@ enum Kind {
 }
 
 fn kind(event_type: &str) -> Kind {
-    if event_type.contains("refund") {
+    if event_type.contains("refund") || event_type.starts_with("REFUND") {
         Kind::Refund
     } else if event_type.contains("dispute") {
         Kind::Dispute
@@ -253,7 +254,10 @@ impl<'a> Sender<'a> {
     /// None when the endpoint has no active key.
     fn of(endpoint: &'a Endpoint, ingress: &str) -> Option<Self> {
         let now = Utc::now();
-        let key = endpoint.keys.iter().filter(|key| key.is_active(now)).max_by_key(|key| key.version)?;
+        // Where a provider has several schemes, the strongest one that has a key is the one that counts.
+        let strength = |key: &SigningKey| endpoint.provider.schemes().iter().position(|scheme| key.secret.starts_with(scheme.mark.as_bytes()));
+        let active = endpoint.keys.iter().filter(|key| key.is_active(now));
+        let key = active.max_by_key(|key| (Reverse(strength(key)), key.version))?;
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(ANSWER_TIMEOUT))
@@ -340,6 +344,7 @@ mod tests {
             active: true,
             tolerance: None,
             mismatch_status: 200,
+            has_unreadable_keys: false,
             keys: Vec::new(),
         }
     }

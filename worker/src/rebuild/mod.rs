@@ -163,7 +163,7 @@ impl Rebuild {
         let Rebuild { connection, sealer, limit, .. } = self;
         let mut corrected = BTreeMap::new();
         for_each_batch(connection, EXAMINED, |connection, batch| {
-            let (derivation, rows) = store::in_snapshot(connection, |connection| {
+            let (derivation, rows) = store::in_keyed_snapshot(connection, |connection| {
                 let derivation = Derivation::of(connection, sealer, batch)?;
                 let ledgers = fold_all(connection, derivation.facts.iter(), &corrected)?;
                 let rows = store::compare_rows(connection, &ledgers)?;

@@ -47,7 +47,7 @@ pub(super) fn events(
 ) -> Result<Tally, RebuildError> {
     let mut tally = Tally::default();
     loop {
-        let (events, facts) = store::in_snapshot(connection, |connection| {
+        let (events, facts) = store::in_keyed_snapshot(connection, |connection| {
             let events = store::settled_events(connection, after, providers, EVENTS)?;
             let last = last_of_full(&events, EVENTS).map_or(Uuid::max(), |event| event.id);
             let facts = store::facts_of_events(connection, after, last, providers)?;
@@ -120,7 +120,7 @@ pub(super) fn rows(
 ) -> Result<(), RebuildError> {
     let mut after = None;
     loop {
-        let (found, last) = store::in_snapshot(connection, |connection| {
+        let (found, last) = store::in_keyed_snapshot(connection, |connection| {
             let page = whole_subjects(connection, provider, after.as_ref())?;
             let last = page.last().and_then(StoredFact::key);
             Ok((compare_rows(connection, &page)?, last))

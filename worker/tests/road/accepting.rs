@@ -85,7 +85,8 @@ fn each_request_gets_the_documented_answer_and_leaves_the_documented_trace() {
         headers.push((name.to_owned(), value.to_owned()));
         headers
     };
-    let cases: Vec<(&str, u16, String, Vec<(String, String)>, &[u8])> = vec![
+    type Case<'a> = (&'a str, u16, String, Vec<(String, String)>, &'a [u8]);
+    let cases: Vec<Case<'_>> = vec![
         ("one byte flipped", 401, "stripe/main".into(), signed(&event.body), &flipped),
         ("printed anew", 401, "stripe/main".into(), signed(&event.body), &respaced),
         (

@@ -23,8 +23,8 @@ fn break_payment(world: &World, payment: &str, sqlstate: &str) {
     );
 }
 
-fn deliver_neighbours(sender: &Sender, count: usize) {
-    for index in 0..count {
+fn deliver_neighbours(sender: &Sender, numbers: std::ops::Range<usize>) {
+    for index in numbers {
         sender.deliver(&stripe("charge.succeeded", &format!("good{index}"), |_| {}));
     }
 }
@@ -38,7 +38,7 @@ fn a_hopeless_event_is_buried_at_once_and_redriven_after_the_fix() {
     sender.wait_until_open();
     let bad = stripe("charge.succeeded", "bad", |_| {});
     sender.deliver(&bad);
-    deliver_neighbours(&sender, 20);
+    deliver_neighbours(&sender, 0..20);
     world.wait_until_settled();
 
     // The neighbours are not harmed, and no attempt was wasted.
@@ -75,7 +75,7 @@ fn a_transient_failure_is_tried_again_and_becomes_a_dead_letter_in_the_end() {
     let sender = Sender::to(&ingress);
     sender.wait_until_open();
     sender.deliver(&stripe("charge.succeeded", "bad", |_| {}));
-    deliver_neighbours(&sender, 20);
+    deliver_neighbours(&sender, 0..20);
     world.wait_until_settled();
     assert_eq!(world.number("SELECT count(*) FROM payments"), 20);
     let attempts = world.rows("SELECT attempt, class, error_code, fate FROM webhook.attempts ORDER BY attempt");
@@ -136,7 +136,7 @@ fn events_that_workers_died_with_go_alone_once_more_and_the_innocent_are_project
     let ingress = world.ingress();
     let sender = Sender::to(&ingress);
     sender.wait_until_open();
-    deliver_neighbours(&sender, 5);
+    deliver_neighbours(&sender, 0..5);
     world.wait_for_number(0, "SELECT count(*) FROM webhook.outbox");
     runtime().block_on(die_with_the_lane(&world, Lane::Payments));
     assert_eq!(world.number("SELECT count(*) FROM webhook.inbox WHERE status = 'accepted'"), 5);
@@ -161,7 +161,7 @@ fn a_message_without_an_event_is_recorded_and_harms_nobody() {
         let published = publisher.publish(&[stranger]).await.unwrap();
         assert_eq!(published.confirmed, [stranger.dispatch_id]);
     });
-    deliver_neighbours(&sender, 5);
+    deliver_neighbours(&sender, 0..5);
     world.wait_until_settled();
     world.wait_for_number(1, "SELECT count(*) FROM webhook.dead_letters WHERE error_code = 'unknown_event'");
     assert_eq!(world.number("SELECT count(*) FROM payments"), 5);
@@ -184,4 +184,24 @@ fn an_event_whose_body_was_changed_in_the_store_is_not_believed() {
     world.wait_until_settled();
     assert_eq!(world.number("SELECT count(*) FROM webhook.dead_letters WHERE error_code = 'body_unreadable'"), 1);
     assert_eq!(world.number("SELECT count(*) FROM payments"), 0);
+}
+
+#[test]
+fn an_event_whose_failure_cannot_be_recorded_holds_nobody_up_and_is_recorded_when_it_can_be() {
+    let world = World::new();
+    world.database.execute("ALTER TABLE payments ADD CONSTRAINT refused CHECK (payment_id <> 'pi_bad') NOT VALID");
+    world.database.execute("ALTER TABLE webhook.attempts ADD CONSTRAINT full_up CHECK (false) NOT VALID");
+    let (ingress, _worker) = (world.ingress(), world.worker());
+    let sender = Sender::to(&ingress);
+    sender.wait_until_open();
+    sender.deliver(&stripe("charge.succeeded", "bad", |_| {}));
+    deliver_neighbours(&sender, 0..20);
+    world.wait_for_number(20, "SELECT count(*) FROM payments");
+    deliver_neighbours(&sender, 20..25);
+    world.wait_for_number(25, "SELECT count(*) FROM payments");
+    assert_eq!(world.number("SELECT count(*) FROM webhook.inbox WHERE status = 'accepted'"), 1);
+    world.database.execute("ALTER TABLE webhook.attempts DROP CONSTRAINT full_up");
+    world.wait_until_settled();
+    assert_eq!(world.number("SELECT count(*) FROM webhook.dead_letters WHERE status = 'open'"), 1);
+    world.assert_books_balance();
 }

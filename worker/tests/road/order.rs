@@ -127,3 +127,38 @@ fn a_refund_before_its_payment_is_a_row_at_once_and_joins_the_payment_when_it_co
     let partial = "SELECT count(*) FROM payments WHERE status = 'partially_refunded' AND refunded_amount = 20";
     assert_eq!(world.number(partial), 1);
 }
+
+#[test]
+fn a_refund_that_names_its_payment_only_sometimes_stays_with_it_in_any_order() {
+    let world = World::new();
+    let (ingress, _worker) = (world.ingress(), world.worker());
+    let sender = Sender::to(&ingress);
+    sender.wait_until_open();
+    let created = chrono::Utc::now();
+    let event = |event_type: &str, story: &str, linked: bool| {
+        let event = stripe(event_type, story, |o| o.created = created);
+        let mut body: serde_json::Value = serde_json::from_slice(&event.body).unwrap();
+        if !linked {
+            for reference in ["payment_intent", "charge"] {
+                body["data"]["object"][reference] = serde_json::Value::Null;
+            }
+        }
+        Event { id: event.id, body: body.to_string().into_bytes() }
+    };
+    // The same two events of two refunds, the other way round, one after the other and in one batch.
+    let (first, second) = (event("refund.created", "a", true), event("refund.updated", "a", false));
+    sender.deliver(&first);
+    world.wait_until_settled();
+    sender.deliver(&second);
+    let (first, second) = (event("refund.created", "b", true), event("refund.updated", "b", false));
+    sender.deliver(&second);
+    world.wait_until_settled();
+    sender.deliver(&first);
+    world.wait_until_settled();
+    let rows = world.rows(
+        "SELECT replace(replace((to_jsonb(r) - 'webhook_event_id')::text, '_a\"', '_#\"'), '_b\"', '_#\"') AS row FROM refunds r",
+    );
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0], rows[1]);
+    assert_eq!(world.number("SELECT count(*) FROM refunds WHERE payment_id IS NOT NULL"), 2);
+}

@@ -58,7 +58,13 @@ fn payment_fact() -> impl Strategy<Value = FactDetail> {
 }
 
 fn refund_fact() -> impl Strategy<Value = FactDetail> {
-    let states = vec![RefundStatus::Pending, RefundStatus::Succeeded, RefundStatus::Failed, RefundStatus::Canceled];
+    let states = vec![
+        RefundStatus::Pending,
+        RefundStatus::Succeeded,
+        RefundStatus::Failed,
+        RefundStatus::Canceled,
+        RefundStatus::Reversed,
+    ];
     (some_id("re"), select(states), some_money(), second()).prop_map(|(refund_id, status, amount, created)| {
         FactDetail::Refund(RefundFact {
             refund_id,
@@ -101,8 +107,13 @@ fn dispute_fact() -> impl Strategy<Value = FactDetail> {
 fn subscription_fact() -> impl Strategy<Value = FactDetail> {
     use SubscriptionStatus as S;
     let steps = vec![
+        SubscriptionStep::Noted,
         SubscriptionStep::Paid,
         SubscriptionStep::PaymentFailed,
+        SubscriptionStep::Extended,
+        SubscriptionStep::RanOut,
+        SubscriptionStep::Bought(S::Trialing),
+        SubscriptionStep::Bought(S::Active),
         SubscriptionStep::Stands(S::Incomplete),
         SubscriptionStep::Stands(S::Trialing),
         SubscriptionStep::Stands(S::Active),
@@ -120,10 +131,12 @@ fn subscription_fact() -> impl Strategy<Value = FactDetail> {
         period_end: Some(at(end + 100)),
     });
     let items = proptest::option::of(vec(item, 0..3));
-    (select(steps), items, proptest::option::of(some_id("user")), proptest::option::of(second())).prop_map(
-        |(step, items, app_user_id, ends)| {
+    let was = proptest::option::of(select(vec![S::Incomplete, S::Active, S::PastDue, S::Canceled]));
+    (select(steps), was, items, proptest::option::of(some_id("user")), proptest::option::of(second())).prop_map(
+        |(step, was, items, app_user_id, ends)| {
             let ends_at = ends.map(at);
-            FactDetail::Subscription(SubscriptionFact { items, app_user_id, ends_at, ..SubscriptionFact::new(step) })
+            let fact = SubscriptionFact { was, items, app_user_id, ends_at, ..SubscriptionFact::new(step) };
+            FactDetail::Subscription(fact)
         },
     )
 }
@@ -189,7 +202,11 @@ proptest! {
     fn totals_never_go_below_what_is_known(facts in payment_story()) {
         let ledger = fold(&Subject::payment("pay_1"), &facts, &[]);
         if let Some(payment) = ledger.payment {
-            let known: Decimal = ledger.refunds.iter().filter(|r| r.status.is_money_out()).map(|r| r.amount).sum();
+            let is_ours = |currency| payment.currency.is_none_or(|ours| ours == currency);
+            let out = ledger.refunds.iter().filter(|r| r.status.is_money_out() && is_ours(r.currency));
+            let known: Decimal = out.map(|r| r.amount).sum();
+            let strangers = ledger.refunds.iter().any(|r| !is_ours(r.currency)) || ledger.disputes.iter().any(|d| !is_ours(d.currency));
+            prop_assert!(!strangers || payment.needs_review);
             prop_assert!(payment.refunded_amount >= known);
             prop_assert!(payment.disputed_amount >= Decimal::ZERO);
             prop_assert_eq!(payment.needs_review, !ledger.reviews.is_empty());

@@ -11,6 +11,11 @@ const STANDARD_ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
 const STANDARD_BODY: &str = r#"{"type":"payment.succeeded","data":{"id":"pay_1","amount":1000,"note":"café"}}"#;
 const STANDARD_MAC: &str = "z/cwxdBt/gYqdiqAkmpdjGH9gT8aB0qlaz0rAeN3WpU=";
 
+const REVENUECAT_SECRET: &str = "rc_test_signing_secret_0123456789";
+const REVENUECAT_BODY: &[u8] = br#"{"api_version":"1.0","event":{"app_id":"app1234","app_user_id":"user_1","currency":"USD","environment":"SANDBOX","event_timestamp_ms":1700000000123,"expiration_at_ms":1702592000000,"id":"12345678-1234-1234-1234-123456789012","original_transaction_id":"1000000000000001","period_type":"NORMAL","price":4.99,"price_in_purchased_currency":4.99,"product_id":"com.example.weekly","purchased_at_ms":1700000000000,"store":"APP_STORE","transaction_id":"1000000000000001","type":"INITIAL_PURCHASE"}}"#;
+const REVENUECAT_SIGNATURE: &str = "t=1700000000,v1=e83785a23ee961cea983bd76ac97a7ed4c5e483190191a68b613f875dc8885dd";
+const AUTHORIZATION: &str = "authorization:Bearer rc_0123456789abcdef";
+
 fn at(seconds: i64) -> Time {
     Time::from_timestamp(seconds, 0).unwrap()
 }
@@ -20,10 +25,14 @@ fn key(version: i32, secret: &str) -> SigningKey {
     SigningKey { version, secret, active_from: at(0), active_until: None }
 }
 
+fn of(scheme: &Scheme) -> &[Scheme] {
+    std::slice::from_ref(scheme)
+}
+
 /// The key version that fits a Stripe request at `now`.
 fn stripe_at(now: i64, lines: &[&str], body: &[u8], keys: &[SigningKey]) -> Result<i32, VerifyError> {
     let headers: Vec<(&str, &[u8])> = lines.iter().map(|line| ("stripe-signature", line.as_bytes())).collect();
-    verify(&STRIPE, &headers, body, keys, None, at(now)).map(|verified| verified.key_version())
+    verify(of(&STRIPE), &headers, body, keys, None, at(now)).map(|verified| verified.key_version())
 }
 
 fn stripe(lines: &[&str]) -> Result<i32, VerifyError> {
@@ -33,7 +42,7 @@ fn stripe(lines: &[&str]) -> Result<i32, VerifyError> {
 fn standard_with(headers: &[(&str, &str)], body: &[u8], secret: &str, now: i64) -> Result<String, VerifyError> {
     let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let keys = [key(1, secret)];
-    let verified = verify(&STANDARD_WEBHOOKS, &headers, body, &keys, None, at(now))?;
+    let verified = verify(of(&STANDARD_WEBHOOKS), &headers, body, &keys, None, at(now))?;
     Ok(verified.id().unwrap().to_owned())
 }
 
@@ -130,6 +139,113 @@ fn any_change_to_what_was_signed_is_refused() {
         Err(VerifyError::Signature),
         "the time is signed"
     );
+}
+
+/// The version of the key, and what the event is authenticated by.
+fn revenuecat(
+    headers: &[(&str, &str)],
+    body: &[u8],
+    keys: &[SigningKey],
+    now: i64,
+) -> Result<(i32, &'static str), VerifyError> {
+    let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    let verified = verify(&REVENUECAT, &headers, body, keys, None, at(now))?;
+    Ok((verified.key_version(), verified.auth_method()))
+}
+
+const SIGNATURE_HEADER: &str = "x-revenuecat-webhook-signature";
+
+#[test]
+fn revenuecat_known_good_vector() {
+    assert_eq!(REVENUECAT_BODY.len(), 490);
+    let keys = [key(3, &format!("hmac:{REVENUECAT_SECRET}"))];
+    let send = |header: &str, body: &[u8], now| revenuecat(&[(SIGNATURE_HEADER, header)], body, &keys, now);
+    assert_eq!(send(REVENUECAT_SIGNATURE, REVENUECAT_BODY, 1_700_000_300), Ok((3, "hmac_body")));
+    assert_eq!(send(REVENUECAT_SIGNATURE, REVENUECAT_BODY, 1_700_000_301), Err(VerifyError::Timestamp));
+    assert_eq!(send(REVENUECAT_SIGNATURE, REVENUECAT_BODY, 1_699_999_699), Err(VerifyError::Timestamp));
+    let longer = [REVENUECAT_BODY, b" "].concat();
+    assert_eq!(send(REVENUECAT_SIGNATURE, &longer, 1_700_000_000), Err(VerifyError::Signature));
+    let lower_scheme = REVENUECAT_SIGNATURE.replace("v1=", "v0=");
+    assert_eq!(send(&lower_scheme, REVENUECAT_BODY, 1_700_000_000), Err(VerifyError::Signature));
+    let marked = [key(3, &format!("hmac:hmac:{REVENUECAT_SECRET}"))];
+    let answer = revenuecat(&[(SIGNATURE_HEADER, REVENUECAT_SIGNATURE)], REVENUECAT_BODY, &marked, 1_700_000_000);
+    assert_eq!(answer, Err(VerifyError::Signature), "the mark is no part of the key");
+}
+
+#[test]
+fn a_static_header_is_compared_whole() {
+    let keys = [key(1, AUTHORIZATION), key(2, "authorization:0123456789abcdef")];
+    let send = |value: &str| revenuecat(&[("authorization", value)], b"{}", &keys, 1_700_000_000);
+    assert_eq!(send("Bearer rc_0123456789abcdef"), Ok((1, "static_header")));
+    assert_eq!(send("  Bearer rc_0123456789abcdef "), Ok((1, "static_header")), "blanks around are the wire's");
+    assert_eq!(send("0123456789abcdef"), Ok((2, "static_header")), "during a rotation either value counts");
+    for wrong in [
+        "bearer rc_0123456789abcdef",
+        "Bearer  rc_0123456789abcdef",
+        "Bearer rc_0123456789abcde",
+        "Bearer rc_0123456789abcdef0",
+        "Bearer rc_0123456789abcdef, Bearer rc_0123456789abcdef",
+        "rc_0123456789abcdef",
+        "Bearer",
+        AUTHORIZATION,
+        "Bearer 0123456789abcdef",
+        "\u{1F4A5}",
+        &"0".repeat(100 * 1024),
+    ] {
+        assert_eq!(send(wrong), Err(VerifyError::Signature), "{wrong:.80}");
+    }
+    for missing in
+        [&[][..], &[("authorization", "")], &[("authorization", "  "), ("x-authorization", "0123456789abcdef")]]
+    {
+        let answer = revenuecat(missing, b"{}", &keys, 1_700_000_000);
+        assert_eq!(answer, Err(VerifyError::MissingHeader("authorization")));
+    }
+    let two = [("authorization", "junk"), ("authorization", "0123456789abcdef")];
+    assert_eq!(revenuecat(&two, b"{}", &keys, 1_700_000_000), Ok((2, "static_header")), "any line counts");
+    // No clock and no MAC: the same header stands for any body, at any time the key is active.
+    let forever = revenuecat(&[("authorization", "0123456789abcdef")], b"other", &keys, 4_000_000_000);
+    assert_eq!(forever, Ok((2, "static_header")));
+    let until = SigningKey { active_until: Some(at(1_700_000_000)), ..key(1, AUTHORIZATION) };
+    let retired = revenuecat(&[("authorization", "Bearer rc_0123456789abcdef")], b"{}", &[until], 1_700_000_000);
+    assert_eq!(retired, Err(VerifyError::Signature));
+}
+
+#[test]
+fn a_static_header_never_stands_in_for_a_signature() {
+    let hmac = key(1, &format!("hmac:{REVENUECAT_SECRET}"));
+    let keys = [hmac.clone(), key(2, AUTHORIZATION)];
+    let authorized = ("authorization", "Bearer rc_0123456789abcdef");
+    let now = 1_700_000_000;
+    let alone = revenuecat(&[authorized], REVENUECAT_BODY, &keys, now);
+    assert_eq!(alone, Err(VerifyError::MissingHeader(SIGNATURE_HEADER)));
+    let beside_junk = [authorized, (SIGNATURE_HEADER, "t=1700000000,v1=00")];
+    assert_eq!(revenuecat(&beside_junk, REVENUECAT_BODY, &keys, now), Err(VerifyError::Signature));
+    let signed = [(SIGNATURE_HEADER, REVENUECAT_SIGNATURE), ("authorization", "junk")];
+    assert_eq!(revenuecat(&signed, REVENUECAT_BODY, &keys, now), Ok((1, "hmac_body")));
+    // The signing secret is no header value, and the other way round.
+    assert!(revenuecat(&[("authorization", REVENUECAT_SECRET)], b"{}", &keys, now).is_err());
+    let retired = [SigningKey { active_until: Some(at(now)), ..hmac }, key(2, AUTHORIZATION)];
+    assert_eq!(revenuecat(&[authorized], b"{}", &retired, now), Ok((2, "static_header")));
+    // A signing secret that is unusable still asks for a signature.
+    let broken = [key(1, "hmac:"), key(2, AUTHORIZATION)];
+    assert_eq!(revenuecat(&[authorized], b"{}", &broken, now), Err(VerifyError::MissingHeader(SIGNATURE_HEADER)));
+    assert_eq!(revenuecat(&[authorized], b"{}", &[key(1, REVENUECAT_SECRET)], now), Err(VerifyError::Signature));
+    for blank in ["authorization:", "authorization: ", "authorization:short"] {
+        let value = blank.trim_start_matches("authorization:");
+        assert!(revenuecat(&[("authorization", value)], b"{}", &[key(1, blank)], now).is_err(), "{blank:?}");
+    }
+}
+
+#[test]
+fn a_forger_without_a_mark_knocks_at_every_door() {
+    let headers =
+        sign(Provider::RevenueCat, b"0123456789abcdef0123456789abcdef", "", at(1_700_000_000), b"{}").unwrap();
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert_eq!(headers.iter().map(|(name, _)| *name).collect::<Vec<_>>(), [SIGNATURE_HEADER, "authorization"]);
+    for secret in [AUTHORIZATION, &format!("hmac:{REVENUECAT_SECRET}")] {
+        let answer = revenuecat(&headers, b"{}", &[key(1, secret)], 1_700_000_000);
+        assert_eq!(answer, Err(VerifyError::Signature));
+    }
 }
 
 #[test]
@@ -246,7 +362,7 @@ fn the_tolerance_is_absolute_and_includes_its_edge() {
     }
     let headers = [("stripe-signature", header.as_bytes())];
     let within = |seconds, now| {
-        verify(&STRIPE, &headers, STRIPE_BODY, &keys, Some(Duration::from_secs(seconds)), at(now)).is_ok()
+        verify(of(&STRIPE), &headers, STRIPE_BODY, &keys, Some(Duration::from_secs(seconds)), at(now)).is_ok()
     };
     assert!(within(3600, 1_700_003_600));
     assert!(!within(10, 1_700_000_011));
@@ -265,7 +381,7 @@ fn hostile_headers_are_refused_and_nothing_breaks() {
     ];
     for line in lines {
         let answer = verify(
-            &STRIPE,
+            of(&STRIPE),
             &[("stripe-signature", line)],
             STRIPE_BODY,
             &[key(1, STRIPE_SECRET)],
@@ -331,24 +447,19 @@ fn standard_webhooks_signs_the_id() {
 #[test]
 fn a_new_scheme_is_a_stanza() {
     let check = |scheme: &Scheme, line: &str, secret: &str, body: &str, now: i64| {
-        verify(scheme, &[(scheme.signature_header, line.as_bytes())], body.as_bytes(), &[key(1, secret)], None, at(now))
+        verify(of(scheme), &[(scheme.header, line.as_bytes())], body.as_bytes(), &[key(1, secret)], None, at(now))
             .map(|verified| verified.key_version())
     };
-    let github = Scheme {
-        signature_header: "x-hub-signature-256",
-        form: Form::Prefixed("sha256="),
-        timestamp: None,
-        signed: &[Part::Body],
-        ..STRIPE
-    };
+    let with = |header, mac| Scheme { header, proof: Proof::Mac(mac), ..STRIPE };
+    let github = MacScheme { form: Form::Prefixed("sha256="), timestamp: None, signed: &[Part::Body], ..STRIPE_LIKE };
+    let github = with("x-hub-signature-256", github);
     let mac = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let secret = "It's a Secret to Everybody";
     assert_eq!(check(&github, &format!("sha256={mac}"), secret, "Hello, World!", 0), Ok(1));
     assert_eq!(check(&github, &format!("sha256= {mac}"), secret, "Hello, World!", 0), Ok(1));
     assert_eq!(check(&github, &format!("sha1={mac}"), secret, "Hello, World!", 0), Err(VerifyError::Signature));
 
-    let paddle = Scheme {
-        signature_header: "paddle-signature",
+    let paddle = MacScheme {
         form: Form::Pairs { separator: b';', signature: "h1" },
         timestamp: Some(Timestamp {
             place: Place::Pair("ts"),
@@ -356,13 +467,14 @@ fn a_new_scheme_is_a_stanza() {
             tolerance: Duration::from_secs(300),
         }),
         signed: &[Part::Timestamp, Part::Text(":"), Part::Body],
-        ..STRIPE
+        ..STRIPE_LIKE
     };
+    let paddle = with("paddle-signature", paddle);
     let line = "ts=1700000000;h1=d551b17be19e8ed77f5b633169dbd63cc06e62b4bf607db521275f525f238aa2";
     assert_eq!(check(&paddle, line, "pdl_ntfset_01hkdummy_secret", STANDARD_BODY, 1_700_000_000), Ok(1));
 
     let unit = Timestamp { place: Place::Pair("t"), unit: Unit::Milliseconds, tolerance: Duration::from_secs(300) };
-    let millis = Scheme { timestamp: Some(unit), ..STRIPE };
+    let millis = with("stripe-signature", MacScheme { timestamp: Some(unit), ..STRIPE_LIKE });
     let signed = |scheme: &Scheme, time| scheme.sign(STRIPE_SECRET.as_bytes(), "", time, b"{}").unwrap()[0].1.clone();
     let now = at(1_700_000_000);
     assert_eq!(check(&millis, &signed(&millis, now), STRIPE_SECRET, "{}", now.timestamp()), Ok(1));
@@ -383,21 +495,29 @@ fn a_new_scheme_is_a_stanza() {
 
 #[test]
 fn what_we_sign_we_verify() {
-    for provider in Provider::ALL {
-        let secret = check_secret(provider, &format!(" {STANDARD_SECRET}\n")).unwrap();
-        assert_eq!(&secret[..], STANDARD_SECRET.as_bytes(), "white space around a secret is not part of it");
-        let headers = sign(provider, &secret, "msg_1", at(1_700_000_000), b"{}").unwrap();
+    use Provider::{RevenueCat as R, StandardWebhooks as W, Stripe as S};
+    let hmac = format!("hmac:{REVENUECAT_SECRET}");
+    for (provider, secret, auth_method) in [
+        (S, STANDARD_SECRET, "hmac_body"),
+        (W, STANDARD_SECRET, "hmac_body"),
+        (R, &hmac, "hmac_body"),
+        (R, AUTHORIZATION, "static_header"),
+    ] {
+        let stored = check_secret(provider, &format!(" {secret}\n")).unwrap();
+        assert_eq!(&stored[..], secret.as_bytes(), "white space around a secret is not part of it");
+        let headers = sign(provider, &stored, "msg_1", at(1_700_000_000), b"{}").unwrap();
         let lines: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-        let keys = [key(7, STANDARD_SECRET)];
-        let verified = verify(provider.scheme(), &lines, b"{}", &keys, None, at(1_700_000_000)).unwrap();
-        assert_eq!((verified.body(), verified.key_version(), verified.auth_method()), (&b"{}"[..], 7, "hmac_body"));
-        assert_eq!(verified.id().is_some(), provider == Provider::StandardWebhooks);
+        let keys = [key(7, secret)];
+        let verified = verify(provider.schemes(), &lines, b"{}", &keys, None, at(1_700_000_000)).unwrap();
+        assert_eq!((verified.body(), verified.key_version(), verified.auth_method()), (&b"{}"[..], 7, auth_method));
+        assert_eq!(verified.id().is_some(), provider == W);
+        assert_eq!(verified.signature_header().is_some(), auth_method == "hmac_body");
     }
 }
 
 #[test]
 fn unusable_secrets_are_refused_with_a_reason() {
-    use Provider::{StandardWebhooks as W, Stripe as S};
+    use Provider::{RevenueCat as R, StandardWebhooks as W, Stripe as S};
     for (provider, secret, error) in [
         (S, "", SecretError::Empty),
         (W, "  \n", SecretError::Empty),
@@ -410,10 +530,34 @@ fn unusable_secrets_are_refused_with_a_reason() {
         (S, "whsec_one_0123456789\nwhsec_two_0123456789", SecretError::Blanks),
         (S, "sk_live_0123456789abcdef", SecretError::ApiKey),
         (W, "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=", SecretError::ApiKey),
+        (R, REVENUECAT_SECRET, SecretError::Unmarked(R)),
+        (R, "basic:0123456789abcdef", SecretError::Unmarked(R)),
+        (R, "hmac", SecretError::Unmarked(R)),
+        (R, "h\u{e9}ac:0123456789abcdef", SecretError::Unmarked(R)),
+        (R, "hmac:", SecretError::Empty),
+        (R, "authorization:  ", SecretError::Empty),
+        (R, "hmac:short", SecretError::TooShort),
+        (R, "hmac:0123456789 abcdef", SecretError::Blanks),
+        (R, "authorization:short", SecretError::Guessable),
+        (R, "authorization:Bearer 0123456789", SecretError::Guessable),
+        (R, "authorization:Bearer 0123456789\n0123456789abcdef", SecretError::NotAHeaderValue),
+        (R, "authorization:Bearer caf\u{e9}_0123456789abcdef", SecretError::NotAHeaderValue),
+        (R, "hmac:sk_0123456789abcdef", SecretError::ApiKey),
     ] {
         assert_eq!(check_secret(provider, secret).unwrap_err(), error, "{secret:?}");
     }
     assert!(check_secret(W, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").is_ok(), "the prefix may be missing");
+    for (given, stored) in [
+        ("Authorization: Bearer 0123456789abcdef ", "authorization:Bearer 0123456789abcdef"),
+        ("HMAC: 0123456789abcdef", "hmac:0123456789abcdef"),
+    ] {
+        assert_eq!(check_secret(R, given).unwrap()[..], *stored.as_bytes(), "{given}");
+    }
+    let sentence = check_secret(R, REVENUECAT_SECRET).unwrap_err().to_string();
+    assert_eq!(
+        sentence,
+        "revenuecat authenticates in several ways; write hmac: or authorization: in front of the secret to say which"
+    );
 }
 
 #[test]
@@ -439,14 +583,20 @@ proptest::proptest! {
         lines in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..200), 0..4),
         text in "[tvh10-9=,; .]{0,80}",
     ) {
-        for scheme in [&STRIPE, &STANDARD_WEBHOOKS] {
-            let names = ["stripe-signature", "webhook-signature", "webhook-id", "webhook-timestamp"];
+        for (scheme, secret) in [
+            (&STRIPE, STANDARD_SECRET),
+            (&STANDARD_WEBHOOKS, STANDARD_SECRET),
+            (&REVENUECAT[0], "hmac:0123456789abcdef"),
+            (&REVENUECAT[1], AUTHORIZATION),
+        ] {
+            let names =
+                ["stripe-signature", "webhook-signature", "webhook-id", "webhook-timestamp", SIGNATURE_HEADER, "authorization"];
             let mut headers: Vec<(&str, &[u8])> = Vec::new();
             for name in names {
                 headers.extend(lines.iter().map(|line| (name, line.as_slice())));
                 headers.push((name, text.as_bytes()));
             }
-            let answer = verify(scheme, &headers, b"{}", &[key(1, STANDARD_SECRET)], None, at(1_700_000_000));
+            let answer = verify(of(scheme), &headers, b"{}", &[key(1, secret)], None, at(1_700_000_000));
             proptest::prop_assert!(answer.is_err());
         }
     }

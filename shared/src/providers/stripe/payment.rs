@@ -120,6 +120,8 @@ fn charge_step(object: &Node<'_>, event_type: &str) -> Result<PaymentStep, FactE
         "charge.failed" => PaymentStep::Failed,
         "charge.expired" => PaymentStep::Expired,
         "charge.pending" => PaymentStep::Pending,
+        // The release of an authorization is told as its refund; the cancellation itself has an event of its own.
+        "charge.refunded" if !captured => PaymentStep::Noted,
         _ => stands,
     })
 }

@@ -13,8 +13,10 @@ pub(super) fn subscription(object: &Node<'_>, told: Told<'_>) -> Result<Vec<Fact
     let items = items(object)?;
     let ending = Ending::read(object, &items)?;
     let status = status(object, told.event_type, ending.will_end)?;
+    let was = told.previous.and_then(|previous| status_before(object, previous, told.event_type));
     let cancellation = object.object("cancellation_details")?;
     let fact = SubscriptionFact {
+        was,
         app_user_id: Some(customer),
         store: Some(STORE.to_owned()),
         started_at: object.seconds("start_date")?.or(object.seconds("created")?),
@@ -33,17 +35,35 @@ fn customer(object: &Node<'_>) -> Result<Option<String>, FactError> {
 }
 
 fn status(object: &Node<'_>, event_type: &str, will_end: bool) -> Result<SubscriptionStatus, FactError> {
-    let status = match object.text("status")?.as_deref() {
-        Some("active" | "trialing") if will_end => SubscriptionStatus::Canceled,
-        Some("active") => SubscriptionStatus::Active,
-        Some("trialing") => SubscriptionStatus::Trialing,
-        Some("past_due" | "unpaid") => SubscriptionStatus::PastDue,
-        Some("paused") => SubscriptionStatus::Paused,
-        Some("incomplete") => SubscriptionStatus::Incomplete,
-        Some("incomplete_expired" | "canceled") => SubscriptionStatus::Expired,
-        _ => return Err(object.error("unknown_status", "status")),
-    };
+    let word = object.text("status")?;
+    let status = standing(word.as_deref(), will_end).ok_or_else(|| object.error("unknown_status", "status"))?;
     Ok(if event_type == "customer.subscription.deleted" { SubscriptionStatus::Expired } else { status })
+}
+
+fn standing(word: Option<&str>, will_end: bool) -> Option<SubscriptionStatus> {
+    Some(match word? {
+        "active" | "trialing" if will_end => SubscriptionStatus::Canceled,
+        "active" => SubscriptionStatus::Active,
+        "trialing" => SubscriptionStatus::Trialing,
+        "past_due" | "unpaid" => SubscriptionStatus::PastDue,
+        "paused" => SubscriptionStatus::Paused,
+        "incomplete" => SubscriptionStatus::Incomplete,
+        "incomplete_expired" | "canceled" => SubscriptionStatus::Expired,
+        _ => return None,
+    })
+}
+
+/// The standing before an update: that of the object with its former values laid over it. What an update does not name
+/// among them it did not change. <https://docs.stripe.com/api/events/object#event_object-data-previous_attributes>
+fn status_before(object: &Node<'_>, previous: &Node<'_>, event_type: &str) -> Option<SubscriptionStatus> {
+    if event_type != "customer.subscription.updated" {
+        return None;
+    }
+    let holder = |key: &str| if previous.names(key) { previous } else { object };
+    let word = holder("status").text("status").ok()?;
+    let at_period_end = holder("cancel_at_period_end").flag("cancel_at_period_end").ok()?.unwrap_or(false);
+    let cancel_at = holder("cancel_at").seconds("cancel_at").ok()?;
+    standing(word.as_deref(), at_period_end || cancel_at.is_some())
 }
 
 /// When a subscription ends or ended.

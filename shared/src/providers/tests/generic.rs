@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn event(id: &str, event_type: &str, at: i64, data: &str) -> StoredEvent {
+pub(in crate::providers) fn event(id: &str, event_type: &str, at: i64, data: &str) -> StoredEvent {
     let created = START + at;
     let body = format!(
         r#"{{"id":"{id}","type":"{event_type}","account":"acct_a","created":{created},"livemode":true,"data":{data}}}"#
@@ -10,7 +10,7 @@ fn event(id: &str, event_type: &str, at: i64, data: &str) -> StoredEvent {
     stored(Provider::StandardWebhooks, id, &body)
 }
 
-fn paying(id: &str, kind: &str, amount: i64, at: i64) -> StoredEvent {
+pub(in crate::providers) fn paying(id: &str, kind: &str, amount: i64, at: i64) -> StoredEvent {
     event(
         id,
         &format!("payment.{kind}"),
@@ -19,12 +19,12 @@ fn paying(id: &str, kind: &str, amount: i64, at: i64) -> StoredEvent {
     )
 }
 
-fn refunding(id: &str, kind: &str, refund: &str, amount: i64, at: i64) -> StoredEvent {
+pub(in crate::providers) fn refunding(id: &str, kind: &str, refund: &str, amount: i64, at: i64) -> StoredEvent {
     let data = format!(r#"{{"refund_id":"{refund}","payment_id":"pay_1","amount":{amount},"currency":"KRW"}}"#);
     event(id, &format!("refund.{kind}"), at, &data)
 }
 
-fn subscribing(id: &str, kind: &str, status: &str, at: i64) -> StoredEvent {
+pub(in crate::providers) fn subscribing(id: &str, kind: &str, status: &str, at: i64) -> StoredEvent {
     let data = format!(
         r#"{{"subscription_id":"sub_1","app_user_id":"user_1","product_id":"prod_1","store":"web","status":"{status}"}}"#
     );
@@ -32,7 +32,7 @@ fn subscribing(id: &str, kind: &str, status: &str, at: i64) -> StoredEvent {
 }
 
 /// What a `payment.succeeded` with these fields comes to.
-fn paid_with(amount: &str, currency: &str) -> String {
+pub(in crate::providers) fn paid_with(amount: &str, currency: &str) -> String {
     let data = format!(r#"{{"payment_id":"pay_1"{amount}{currency}}}"#);
     let event = event("evt_1", "payment.succeeded", 0, &data);
     match facts(&event) {

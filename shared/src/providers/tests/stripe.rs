@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::domain::{FactDetail, SubscriptionStatus};
 
-fn event(id: &str, event_type: &str, at: i64, object: Value) -> StoredEvent {
+pub(in crate::providers) fn event(id: &str, event_type: &str, at: i64, object: Value) -> StoredEvent {
     let body = json!({ "id": id, "object": "event", "type": event_type, "created": START + at, "livemode": true,
                        "data": { "object": object } });
     stored(Provider::Stripe, "", &body.to_string())
@@ -15,7 +16,7 @@ fn with(mut object: Value, changes: Value) -> Value {
     object
 }
 
-fn charge(changes: Value) -> Value {
+pub(in crate::providers) fn charge(changes: Value) -> Value {
     let charge = json!({
         "id": "ch_1", "object": "charge", "payment_intent": "pi_1", "amount": 1000, "amount_captured": 1000,
         "amount_refunded": 0, "captured": true, "status": "succeeded", "currency": "usd", "customer": "cus_1",
@@ -31,7 +32,7 @@ fn intent(changes: Value) -> Value {
     with(intent, changes)
 }
 
-fn refund(id: &str, amount: i64, status: &str, created: i64) -> Value {
+pub(in crate::providers) fn refund(id: &str, amount: i64, status: &str, created: i64) -> Value {
     json!({ "id": id, "object": "refund", "amount": amount, "currency": "usd", "charge": "ch_1",
             "payment_intent": "pi_1", "status": status, "created": START + created })
 }
@@ -41,7 +42,7 @@ fn dispute(status: &str) -> Value {
             "payment_intent": "pi_1", "status": status, "reason": "fraudulent", "created": START + 50 })
 }
 
-fn paid() -> [StoredEvent; 2] {
+pub(in crate::providers) fn paid() -> [StoredEvent; 2] {
     [
         event("evt_pi", "payment_intent.succeeded", 0, intent(json!({}))),
         event("evt_ch", "charge.succeeded", 0, charge(json!({}))),
@@ -280,7 +281,7 @@ fn an_impossible_time_matters_only_where_there_are_facts() {
     assert_eq!(facts(&stored(Provider::Stripe, "", &body("checkout.session.completed"))), Ok(vec![]));
 }
 
-fn subscription_object(changes: Value) -> Value {
+pub(in crate::providers) fn subscription_object(changes: Value) -> Value {
     let item = |product: &str, end: i64| {
         json!({ "id": "si_1", "price": { "id": "price_1", "product": product }, "quantity": 2,
                 "current_period_start": START, "current_period_end": START + end })
@@ -337,6 +338,106 @@ fn every_standing_has_its_word() {
     assert_eq!(one(json!({ "status": "past_due", "cancel_at": START + 700 })), "past_due until 700");
     assert_eq!(one(json!({ "status": "canceled", "ended_at": START + 90 })), "expired until 90");
     assert!(subscribing("deleted", json!({})).contains("expired until 100"));
+}
+
+/// An update with the former values of what it changed.
+fn updating(id: &str, at: i64, changes: Value, previous: Value) -> StoredEvent {
+    let body = json!({ "id": id, "object": "event", "type": "customer.subscription.updated", "created": START + at,
+                       "data": { "object": subscription_object(changes), "previous_attributes": previous } });
+    stored(Provider::Stripe, "", &body.to_string())
+}
+
+fn told_before(event: &StoredEvent) -> Option<SubscriptionStatus> {
+    match facts(event).unwrap().remove(0).detail {
+        FactDetail::Subscription(fact) => fact.was,
+        other => panic!("{}", other.kind()),
+    }
+}
+
+#[test]
+fn an_update_says_how_things_stood_before_it() {
+    use SubscriptionStatus as S;
+    let was = |changes, previous| told_before(&updating("evt_1", 0, changes, previous));
+    assert_eq!(was(json!({}), json!({ "status": "incomplete" })), Some(S::Incomplete));
+    assert_eq!(was(json!({}), json!({ "metadata": {} })), Some(S::Active), "what is not named did not change");
+    let leaving = json!({ "cancel_at_period_end": true });
+    assert_eq!(was(leaving.clone(), json!({ "cancel_at_period_end": false })), Some(S::Active));
+    assert_eq!(was(leaving, json!({ "metadata": {} })), Some(S::Canceled));
+    assert_eq!(was(json!({}), json!({ "cancel_at_period_end": true })), Some(S::Canceled));
+    assert_eq!(was(json!({}), json!({ "cancel_at": START + 900, "cancel_at_period_end": false })), Some(S::Canceled));
+    let scheduled = json!({ "cancel_at": START + 900 });
+    assert_eq!(was(scheduled, json!({ "cancel_at": null, "status": "trialing" })), Some(S::Trialing));
+    // Evidence that cannot be read is none, and no reason to hold the event.
+    for unreadable in [json!({ "status": "paused_by_moon" }), json!({ "status": 5 }), json!({ "status": null })] {
+        assert_eq!(was(json!({}), unreadable), None);
+    }
+    assert_eq!(was(json!({}), json!(null)), None);
+    assert_eq!(was(json!({}), json!(5)), None);
+    let created = event("evt_1", "customer.subscription.created", 0, subscription_object(json!({})));
+    assert_eq!(told_before(&created), None);
+}
+
+#[test]
+fn updates_of_one_second_are_told_apart_by_what_was_before() {
+    let late = |id, previous: &str| updating(id, 5, json!({ "status": "past_due" }), json!({ "status": previous }));
+    let paid = |id, previous: &str| updating(id, 5, json!({}), json!({ "status": previous }));
+    let created = event("evt_0", "customer.subscription.created", 0, subscription_object(json!({})));
+    for (first, second) in [("evt_a", "evt_b"), ("evt_b", "evt_a")] {
+        let recovered = [created.clone(), late(first, "active"), paid(second, "past_due")];
+        assert!(subscription(&recovered, "sub_1").starts_with("cus_1/prod_1/stripe active"));
+        in_every_order(&recovered);
+        let overdue = [
+            event("evt_0", "customer.subscription.created", 0, overdue_object()),
+            paid(first, "past_due"),
+            late(second, "active"),
+        ];
+        assert!(subscription(&overdue, "sub_1").starts_with("cus_1/prod_1/stripe past_due"));
+        in_every_order(&overdue);
+        for events in [recovered, overdue] {
+            assert!(ledger(&events)[&Subject::subscription("sub_1")].reviews.is_empty());
+        }
+        // An update of something else comes before the one that changes the standing, whatever their ranks.
+        let renamed = || updating(second, 5, json!({}), json!({ "metadata": { "name": "x" } }));
+        let trial = updating(first, 5, json!({ "status": "trialing" }), json!({ "status": "active" }));
+        for events in [vec![renamed(), trial.clone()], vec![created.clone(), renamed(), trial]] {
+            assert!(subscription(&events, "sub_1").starts_with("cus_1/prod_1/stripe trialing"));
+            assert!(ledger(&events)[&Subject::subscription("sub_1")].reviews.is_empty());
+            in_every_order(&events);
+        }
+        // Without evidence a person is asked.
+        let silent = [
+            created.clone(),
+            updating(first, 5, json!({ "status": "past_due" }), json!(null)),
+            updating(second, 5, json!({}), json!(null)),
+        ];
+        assert!(subscription(&silent, "sub_1").ends_with("!ambiguous_order"));
+        in_every_order(&silent);
+    }
+}
+
+fn overdue_object() -> Value {
+    subscription_object(json!({ "status": "past_due" }))
+}
+
+#[test]
+fn a_standing_alone_tells_of_a_billing_issue() {
+    let issue = |events: &[StoredEvent]| {
+        ledger(events).remove(&Subject::subscription("sub_1")).unwrap().subscriptions.remove(0).billing_issue_at
+    };
+    let update = |id, at, status: &str| updating(id, at, json!({ "status": status }), json!(null));
+    let events = [
+        event("evt_1", "customer.subscription.created", 0, subscription_object(json!({}))),
+        update("evt_2", 50, "past_due"),
+        update("evt_3", 60, "unpaid"),
+        update("evt_4", 70, "active"),
+    ];
+    assert_eq!(issue(&events[..2]), Some(at(50)));
+    assert_eq!(issue(&events[..3]), Some(at(50)), "since the first");
+    assert_eq!(issue(&events), None);
+    let invoice = json!({ "id": "in_1", "customer": "cus_1", "subscription": "sub_1" });
+    let told_both_ways =
+        [&events[..1], &[event("evt_5", "invoice.payment_failed", 49, invoice)], &events[1..2]].concat();
+    assert_eq!(issue(&told_both_ways), Some(at(49)));
 }
 
 #[test]

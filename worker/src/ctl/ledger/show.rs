@@ -74,7 +74,7 @@ impl Show {
             return Err(CtlError::NoSubject(format!("{} {}", kind.as_str(), self.id)));
         }
         let reports = subjects.iter().map(|key| {
-            store::in_snapshot(&mut connection, |connection| Report::about(connection, key)).map_err(CtlError::from)
+            store::in_keyed_snapshot(&mut connection, |connection| Report::about(connection, key)).map_err(CtlError::from)
         });
         let reports: Vec<Report> = reports.collect::<Result<_, CtlError>>()?;
         context.print("ledger.show", &reports, |reports| {

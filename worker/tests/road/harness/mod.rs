@@ -2,6 +2,7 @@
 //! the real binaries as processes.
 
 mod database;
+mod loader;
 mod process;
 mod sender;
 
@@ -16,11 +17,13 @@ use shared::sealing::Sealer;
 use shared::store::{self, Audit, NewEndpoint};
 
 pub use database::Database;
+pub use loader::{Arrival, Loader};
 pub use process::{Process, Signal};
-pub use sender::{Answer, Event, Sender, post, signed, stripe};
+pub use sender::{Event, Sender, post, signed, stripe};
 
 pub const SECRET: &str = "whsec_test_secret_0123456789abcdef";
 pub const STANDARD_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub const REVENUECAT_SECRET: &str = "hmac:rc_test_signing_secret_0123456789";
 pub const SEALING_KEYS: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -51,6 +54,7 @@ impl World {
         let world = World { database, amqp_url: amqp_url.to_owned(), prefix: name, dir, extra: Vec::new() };
         world.add_endpoint(Provider::Stripe, SECRET, 409);
         world.add_endpoint(Provider::StandardWebhooks, STANDARD_SECRET, 409);
+        world.add_endpoint(Provider::RevenueCat, REVENUECAT_SECRET, 409);
         world
     }
 

@@ -15,7 +15,6 @@ pub struct Process {
 #[derive(Clone, Copy)]
 pub enum Signal {
     Terminate,
-    Kill,
     Stop,
     Continue,
 }
@@ -83,7 +82,6 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         let name = match signal {
             Signal::Terminate => "-TERM",
-            Signal::Kill => "-KILL",
             Signal::Stop => "-STOP",
             Signal::Continue => "-CONT",
         };
