@@ -10,6 +10,8 @@ mod dead_letters;
 mod heavy;
 mod histories;
 mod order;
+mod rebuild;
 mod sdk;
 mod store;
+mod timeline;
 mod visibility;
