@@ -34,7 +34,9 @@ pub fn explain<'a>(subject: &Subject, facts: &'a [RecordedFact], transfers: &'a 
         let list = if recorded.fact.subject.kind == SubjectKind::User { &mut moved } else { &mut told };
         list.push((*recorded).clone());
         let after = fold(subject, &told, &moved);
-        let is_late = all.iter().skip(place).any(|later| later.event_id < recorded.event_id);
+        // Ids of one millisecond do not tell which came first.
+        let came_before = |other: &&RecordedFact| other.event_id.received_at() < recorded.event_id.received_at();
+        let is_late = all.iter().copied().skip(place).any(|later| came_before(&later));
         let (effect, review) = effect(&before, &after, is_late);
         explained.push(Explained { recorded, effect, review });
         before = after;

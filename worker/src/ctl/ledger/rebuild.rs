@@ -1,3 +1,4 @@
+use std::io::IsTerminal;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -102,7 +103,7 @@ impl Rebuild {
         };
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut work = Work::begin(context.pool(3)?, sealer, scope, limit).map_err(&failed)?;
-        let findings = find(&mut work).map_err(&failed)?;
+        let findings = find(&mut work, named.is_none()).map_err(&failed)?;
         let repaired_subjects = match (self.confirm_count, &self.reason) {
             (Some(confirmed), Some(reason)) => {
                 let found = findings.differing_subjects;
@@ -121,15 +122,14 @@ impl Rebuild {
     }
 }
 
-/// Shows how far it is on a terminal, and nothing in a pipe.
-fn find(work: &mut Work) -> Result<Findings, RebuildError> {
+/// Shows how far it is on a terminal, and nothing in a pipe. A single subject is no wait.
+fn find(work: &mut Work, is_wide: bool) -> Result<Findings, RebuildError> {
     const STYLE: &str = "{bar:40} {human_pos} of {human_len} events, {per_sec}, {eta} to go";
-    let bar = ProgressBar::new(0);
-    if bar.is_hidden() {
+    if !is_wide || !std::io::stderr().is_terminal() {
         return work.find(&|_| {});
     }
-    bar.set_length(work.count_events()?);
-    bar.set_style(ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let style = ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(work.count_events()?).with_style(style);
     let findings = work.find(&|events| bar.set_position(events));
     bar.finish_and_clear();
     findings
@@ -160,7 +160,8 @@ impl Report {
             (Some(repaired), _) => format!("{repaired} subjects repaired: the ledger is what the events say"),
             (None, 0) => "no differences: the ledger is what the events say".to_owned(),
             (None, _) => format!(
-                "{differing_subjects} subjects differ, in {differing_rows} rows and facts\n                 NEXT  the same command with --apply --confirm-count {differing_subjects} --reason '…' writes what the events say"
+                "{differing_subjects} subjects differ, in {differing_rows} rows and facts\n\n\
+                 NEXT  the same with --apply --confirm-count {differing_subjects} --reason '…' writes what the events say"
             ),
         }
     }
