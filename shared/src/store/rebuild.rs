@@ -32,7 +32,7 @@ pub fn begin_rebuild(connection: &mut PgConnection) -> Result<(), StoreError> {
 const SETTLED: &str = "i.status IN ('processed', 'ignored')";
 
 const EVENT: &str = "
-    i.id, i.provider, i.provider_account_id, i.environment, i.event_id, i.event_type, i.lane, i.status, i.attempt_count,
+    i.id, i.provider, i.provider_account_id, i.environment, i.event_id, i.event_type, i.origin, i.lane, i.status, i.attempt_count,
     i.failure_count, i.occurred_at, i.received_at";
 
 /// Finds the body of each event by its key, in the one partition that can hold it.
