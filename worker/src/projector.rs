@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
 use shared::domain::{
-    Class, Failure, Lane, Ledger, Outcome, RecordedFact, RetryPolicy, Settlement, SubjectKind, fold, settle,
+    Class, Failure, Lane, Ledger, Outcome, RecordedFact, RetryPolicy, Settlement, SubjectKind, settle,
 };
 use shared::sealing::Sealer;
 use shared::service::Metrics;
@@ -15,6 +15,7 @@ use shared::store::{
 use uuid::Uuid;
 
 use crate::decode::{Decoded, decode};
+use crate::folding;
 use crate::metrics::{DeadLetteredLabels, FailureLabels, LagLabels, ProcessedLabels, QuarantinedLabels, WorkerMetrics};
 
 /// How often a batch that lost against another transaction goes again before its events are tried one by one.
@@ -283,14 +284,11 @@ impl Projection {
             return Ok(Projection::default());
         }
         let named: BTreeSet<SubjectKey> = new.iter().map(|(key, _)| key.clone()).collect();
-        let moved = lock_moves(connection, &named)?;
-        let subjects: BTreeSet<&SubjectKey> = named.iter().chain(&moved).collect();
-        store::lock_subjects(connection, subjects.iter().copied())?;
+        let moved = folding::lock(connection, &named)?;
         store::insert_facts(connection, &new)?;
-        let facts = store::load_facts(connection, &subjects.into_iter().collect::<Vec<_>>())?;
-        let transfers = store::load_transfers(connection, facts.iter().map(|(key, facts)| (*key, facts)))?;
-        let ledgers: Vec<(&SubjectKey, Ledger)> =
-            facts.iter().map(|(key, facts)| (*key, fold(&key.subject, facts, &of_account(key, &transfers)))).collect();
+        let subjects: Vec<&SubjectKey> = named.union(&moved).collect();
+        let facts = store::load_facts(connection, &subjects)?;
+        let ledgers = folding::fold_all(connection, facts.iter().map(|(key, facts)| (*key, facts)), &BTreeMap::new())?;
         let changed = store::upsert_ledgers(connection, &ledgers)?.into_iter().cloned().collect();
         let ledgers = ledgers.into_iter().map(|(key, ledger)| (key.clone(), ledger)).collect();
         let facts = facts.into_iter().map(|(key, facts)| (key.clone(), facts)).collect();
@@ -327,36 +325,8 @@ impl Projection {
 
     /// The entries of facts that contradict each other.
     fn contradictions(&self) -> impl Iterator<Item = NewQuarantine> {
-        self.ledgers.iter().flat_map(|(key, ledger)| ledger.reviews.iter().map(move |review| (key, review))).map(
-            |(key, review)| NewQuarantine {
-                id: Uuid::now_v7(),
-                reason: review.reason,
-                provider: key.provider.to_owned(),
-                provider_account_id: key.account_key.clone(),
-                event_id: review.event_id.uuid(),
-                subject_kind: Some(key.subject.kind.as_str()),
-                subject_id: Some(key.subject.id.clone()),
-                detail: String::new(),
-            },
-        )
+        folding::contradictions(self.ledgers.iter().map(|(key, ledger)| (key, ledger)))
     }
-}
-
-/// Locks the accounts whose subscriptions or users the batch touches, and finds the subscriptions of users that move.
-fn lock_moves(connection: &mut PgConnection, named: &BTreeSet<SubjectKey>) -> Result<BTreeSet<SubjectKey>, StoreError> {
-    let of_kind = |kind| named.iter().filter(|key| key.subject.kind == kind).collect::<Vec<_>>();
-    let (subscriptions, users) = (of_kind(SubjectKind::Subscription), of_kind(SubjectKind::User));
-    store::lock_accounts(connection, &subscriptions, &users)?;
-    let mut moved = BTreeSet::new();
-    for user in users {
-        moved.extend(store::subscriptions_of_users(connection, user, &[&user.subject.id])?);
-    }
-    Ok(moved)
-}
-
-fn of_account(key: &SubjectKey, transfers: &[(SubjectKey, RecordedFact)]) -> Vec<RecordedFact> {
-    let same = |other: &SubjectKey| other.provider == key.provider && other.account_key == key.account_key;
-    transfers.iter().filter(|(other, _)| same(other)).map(|(_, recorded)| recorded.clone()).collect()
 }
 
 impl Decoded {

@@ -22,6 +22,12 @@ impl EventId {
         EventId(Uuid::new_v7(Timestamp::from_unix(NoContext, seconds, now.timestamp_subsec_nanos())))
     }
 
+    /// An id before those of everything received at `time` or later, to the millisecond.
+    pub fn before(time: Time) -> Self {
+        let millisecond = u128::try_from(time.timestamp_millis()).unwrap_or(0);
+        EventId(Uuid::from_u128(millisecond << 80))
+    }
+
     /// The millisecond of receipt that the id carries.
     pub fn received_at(self) -> Time {
         let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |t| t.to_unix());
@@ -126,6 +132,13 @@ mod tests {
     fn an_id_carries_the_millisecond_of_receipt() {
         let now = DateTime::from_timestamp(1_767_225_600, 123_456_789).unwrap();
         assert_eq!(EventId::at(now).received_at(), DateTime::from_timestamp(1_767_225_600, 123_000_000).unwrap());
+    }
+
+    #[test]
+    fn ids_before_a_time_lie_between_those_of_its_millisecond_and_of_the_one_before() {
+        let now = DateTime::from_timestamp(1_767_225_600, 123_456_789).unwrap();
+        assert!(EventId::before(now) < EventId::at(now));
+        assert!(EventId::before(now) > EventId::at(now - chrono::TimeDelta::milliseconds(1)));
     }
 
     #[test]

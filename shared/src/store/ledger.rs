@@ -7,11 +7,13 @@ use std::sync::LazyLock;
 use diesel::sql_types::{SmallInt, Text, Timestamptz, Uuid as SqlUuid};
 use diesel::{PgConnection, QueryableByName, RunQueryDsl};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{Bind, Sql, StoreError};
 use crate::domain::{Environment, EventId, Fact, FactDetail, Ledger, RecordedFact, Subject, SubjectKind, Time};
+use crate::providers::Provider;
 
 /// A subject within one account at one provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +22,20 @@ pub struct SubjectKey {
     pub account_key: String,
     pub environment: Environment,
     pub subject: Subject,
+}
+
+impl SubjectKey {
+    /// The key as the tables hold it; none for a provider or kind that this version does not know.
+    pub(super) fn read(provider: &str, account_key: &str, kind: &str, id: &str) -> Option<Self> {
+        let provider: Provider = provider.parse().ok()?;
+        let sandbox = account_key.ends_with(":sandbox");
+        Some(SubjectKey {
+            provider: provider.as_str(),
+            account_key: account_key.to_owned(),
+            environment: if sandbox { Environment::Sandbox } else { Environment::Production },
+            subject: Subject { kind: SubjectKind::parse(kind)?, id: id.to_owned() },
+        })
+    }
 }
 
 /// Takes whole accounts for this transaction, before any of their subjects: together with others, or alone.
@@ -108,8 +124,9 @@ pub fn insert_facts(connection: &mut PgConnection, facts: &[&(SubjectKey, Record
     Ok(())
 }
 
-#[derive(QueryableByName)]
-struct StoredFact {
+/// A fact as it is stored.
+#[derive(Debug, Clone, QueryableByName)]
+pub struct StoredFact {
     #[diesel(sql_type = Text)]
     provider: String,
     #[diesel(sql_type = Text)]
@@ -119,9 +136,9 @@ struct StoredFact {
     #[diesel(sql_type = Text)]
     subject_id: String,
     #[diesel(sql_type = SqlUuid)]
-    event_id: Uuid,
+    pub event_id: Uuid,
     #[diesel(sql_type = SmallInt)]
-    ordinal: i16,
+    pub ordinal: i16,
     #[diesel(sql_type = Text)]
     external_event_id: String,
     #[diesel(sql_type = Timestamptz)]
@@ -130,11 +147,8 @@ struct StoredFact {
     fact: String,
 }
 
-/// All facts of the given subjects. Subjects without facts are left out.
-pub fn load_facts<'a>(
-    connection: &mut PgConnection,
-    subjects: &[&'a SubjectKey],
-) -> Result<BTreeMap<&'a SubjectKey, Vec<RecordedFact>>, StoreError> {
+/// All facts of the given subjects, as they are stored.
+pub fn stored_facts(connection: &mut PgConnection, subjects: &[&SubjectKey]) -> Result<Vec<StoredFact>, StoreError> {
     // OFFSET 0 keeps the subquery one: each subject's facts are found by the index, however few the planner thinks there are.
     const LOAD: &str = "
         SELECT f.provider, f.provider_account_id, f.subject_kind, f.subject_id, f.event_id, f.ordinal, f.external_event_id,
@@ -144,13 +158,35 @@ pub fn load_facts<'a>(
                               WHERE f.provider = wanted.provider AND f.provider_account_id = wanted.account
                                 AND f.subject_kind = wanted.kind AND f.subject_id = wanted.id
                              OFFSET 0) AS f";
-    let providers: Vec<&str> = subjects.iter().map(|key| key.provider).collect();
-    let accounts: Vec<&str> = subjects.iter().map(|key| key.account_key.as_str()).collect();
-    let kinds: Vec<&str> = subjects.iter().map(|key| key.subject.kind.as_str()).collect();
-    let ids: Vec<&str> = subjects.iter().map(|key| key.subject.id.as_str()).collect();
-    let binds = [Bind::Texts(&providers), Bind::Texts(&accounts), Bind::Texts(&kinds), Bind::Texts(&ids)];
-    let rows: Vec<StoredFact> = Sql::new(LOAD, &binds).load(connection)?;
+    let columns = SubjectColumns::of(subjects);
+    Ok(Sql::new(LOAD, &columns.binds()).load(connection)?)
+}
 
+/// Subjects, column by column, as `unnest` wants them.
+pub(super) struct SubjectColumns<'a>([Vec<&'a str>; 4]);
+
+impl<'a> SubjectColumns<'a> {
+    pub fn of(subjects: &[&'a SubjectKey]) -> Self {
+        SubjectColumns([
+            subjects.iter().map(|key| key.provider).collect(),
+            subjects.iter().map(|key| key.account_key.as_str()).collect(),
+            subjects.iter().map(|key| key.subject.kind.as_str()).collect(),
+            subjects.iter().map(|key| key.subject.id.as_str()).collect(),
+        ])
+    }
+
+    /// Provider, account, kind and id.
+    pub fn binds(&self) -> [Bind<'_>; 4] {
+        self.0.each_ref().map(|column| Bind::Texts(column))
+    }
+}
+
+/// All facts of the given subjects. Subjects without facts are left out.
+pub fn load_facts<'a>(
+    connection: &mut PgConnection,
+    subjects: &[&'a SubjectKey],
+) -> Result<BTreeMap<&'a SubjectKey, Vec<RecordedFact>>, StoreError> {
+    let rows = stored_facts(connection, subjects)?;
     let by_name: HashMap<(&str, &str, &str, &str), &'a SubjectKey> = subjects
         .iter()
         .map(|key| ((key.provider, key.account_key.as_str(), key.subject.kind.as_str(), key.subject.id.as_str()), *key))
@@ -170,8 +206,58 @@ pub fn load_facts<'a>(
 }
 
 impl StoredFact {
-    fn recorded(&self, subject: &Subject) -> Result<RecordedFact, StoreError> {
-        // We wrote it; if it does not read, it was changed by hand or by a newer version.
+    /// Its subject; none where another version wrote it, for a provider or of a kind that this one does not know.
+    pub fn key(&self) -> Option<SubjectKey> {
+        SubjectKey::read(&self.provider, &self.provider_account_id, &self.subject_kind, &self.subject_id)
+    }
+
+    /// Whether it says the same, about the same subject, as a fact that was derived again.
+    pub fn says(&self, key: &SubjectKey, recorded: &RecordedFact) -> bool {
+        let is_named_alike = self.provider == key.provider
+            && self.provider_account_id == key.account_key
+            && self.subject_kind == key.subject.kind.as_str()
+            && self.subject_id == key.subject.id
+            && self.event_id == recorded.event_id.uuid()
+            && self.ordinal == recorded.ordinal
+            && self.external_event_id == recorded.external_event_id
+            && self.occurred_at == recorded.fact.occurred_at;
+        is_named_alike && self.holds(&recorded.fact.detail)
+    }
+
+    /// The text is nearly always the same to the byte; reading it takes longer.
+    fn holds(&self, detail: &FactDetail) -> bool {
+        serde_json::to_string(detail).is_ok_and(|json| json == self.fact)
+            || serde_json::from_str::<FactDetail>(&self.fact).is_ok_and(|stored| stored == *detail)
+    }
+
+    /// How a fact that was derived again would be stored.
+    pub fn of(key: &SubjectKey, recorded: &RecordedFact) -> Self {
+        StoredFact {
+            provider: key.provider.to_owned(),
+            provider_account_id: key.account_key.clone(),
+            subject_kind: key.subject.kind.as_str().to_owned(),
+            subject_id: key.subject.id.clone(),
+            event_id: recorded.event_id.uuid(),
+            ordinal: recorded.ordinal,
+            external_event_id: recorded.external_event_id.clone(),
+            occurred_at: recorded.fact.occurred_at,
+            fact: serde_json::to_string(&recorded.fact.detail).unwrap_or_default(),
+        }
+    }
+
+    /// What it says, as one JSON object.
+    pub fn as_json(&self) -> String {
+        let mut says: BTreeMap<&str, &RawValue> = serde_json::from_str(&self.fact).unwrap_or_default();
+        let own = serde_json::to_string(&(&self.external_event_id, self.occurred_at)).unwrap_or_default();
+        if let Ok((external_event_id, occurred_at)) = serde_json::from_str(&own) {
+            says.extend([("external_event_id", external_event_id), ("occurred_at", occurred_at)]);
+        }
+        serde_json::to_string(&says).unwrap_or_default()
+    }
+
+    /// # Errors
+    /// [`StoreError::Refused`] when it does not read: it was changed by hand or by a newer version.
+    pub fn recorded(&self, subject: &Subject) -> Result<RecordedFact, StoreError> {
         let detail: FactDetail = serde_json::from_str(&self.fact).map_err(|_| StoreError::Refused)?;
         Ok(RecordedFact {
             fact: Fact { subject: subject.clone(), occurred_at: self.occurred_at, detail },
@@ -209,7 +295,7 @@ pub fn subscriptions_of_users(
     Ok(found.into_iter().map(key).collect())
 }
 
-/// The facts that move what the users of these facts own, followed from user to user.
+/// The facts that move what the users of these facts own or are given, followed from user to user.
 pub fn load_transfers<'a>(
     connection: &mut PgConnection,
     facts: impl IntoIterator<Item = (&'a SubjectKey, &'a Vec<RecordedFact>)>,
@@ -218,7 +304,8 @@ pub fn load_transfers<'a>(
     for (key, facts) in facts {
         let users = facts.iter().filter_map(|recorded| match &recorded.fact.detail {
             FactDetail::Subscription(fact) => fact.app_user_id.clone(),
-            _ => None,
+            FactDetail::Transfer(fact) => Some(fact.to.clone()),
+            FactDetail::Payment(_) | FactDetail::Refund(_) | FactDetail::Dispute(_) | FactDetail::Decision(_) => None,
         });
         asking.extend(users.map(|user| SubjectKey { subject: Subject::user(user), ..key.clone() }));
     }
@@ -240,9 +327,9 @@ pub fn load_transfers<'a>(
 }
 
 /// A ledger table: what identifies a row, and what a fold may change.
-struct Table {
-    name: &'static str,
-    key: &'static [&'static str],
+pub(super) struct Table {
+    pub name: &'static str,
+    pub key: &'static [&'static str],
     changing: &'static [&'static str],
     /// When an existing row may be changed.
     guard: &'static str,
@@ -252,7 +339,7 @@ struct Table {
 /// known together with the payment stands, whichever came first.
 const LINKED_STANDS: &str = "AND (t.payment_id IS NULL OR excluded.payment_id IS NOT NULL)";
 
-const PAYMENTS: Table = Table {
+pub(super) const PAYMENTS: Table = Table {
     name: "payments",
     key: &["payment_id"],
     changing: &[
@@ -278,7 +365,7 @@ const PAYMENTS: Table = Table {
     ],
     guard: "",
 };
-const REFUNDS: Table = Table {
+pub(super) const REFUNDS: Table = Table {
     name: "refunds",
     key: &["refund_id"],
     changing: &[
@@ -298,7 +385,7 @@ const REFUNDS: Table = Table {
     ],
     guard: LINKED_STANDS,
 };
-const DISPUTES: Table = Table {
+pub(super) const DISPUTES: Table = Table {
     name: "disputes",
     key: &["dispute_id"],
     changing: &[
@@ -318,7 +405,7 @@ const DISPUTES: Table = Table {
     ],
     guard: LINKED_STANDS,
 };
-const SUBSCRIPTIONS: Table = Table {
+pub(super) const SUBSCRIPTIONS: Table = Table {
     name: "subscription_states",
     key: &["app_user_id", "product_id", "store", "subscription_id"],
     changing: &[
@@ -366,7 +453,7 @@ static UPSERT_SUBSCRIPTIONS: LazyLock<String> = LazyLock::new(|| SUBSCRIPTIONS.u
 
 /// A ledger row with the account it belongs to.
 #[derive(Serialize)]
-struct Row<'a, T> {
+pub(super) struct Row<'a, T> {
     provider: &'static str,
     provider_account_id: &'a str,
     environment: Environment,
@@ -375,7 +462,7 @@ struct Row<'a, T> {
 }
 
 impl<'a, T> Row<'a, T> {
-    fn of(key: &'a SubjectKey, row: &'a T) -> Self {
+    pub fn of(key: &'a SubjectKey, row: &'a T) -> Self {
         Row { provider: key.provider, provider_account_id: &key.account_key, environment: key.environment, row }
     }
 }

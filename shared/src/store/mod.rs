@@ -19,6 +19,7 @@ mod outbox;
 mod partitions;
 mod pool;
 mod quarantine;
+mod rebuild;
 mod refusals;
 mod settlement;
 mod sql;
@@ -41,19 +42,26 @@ pub use events::{
 pub use health::{Backlog, backlog, rescue_stranded};
 pub use intake::{AcceptEvent, Accepted, accept};
 pub use ledger::{
-    SubjectKey, insert_facts, load_facts, load_transfers, lock_accounts, lock_subjects, subscriptions_of_users,
-    upsert_ledgers,
+    StoredFact, SubjectKey, insert_facts, load_facts, load_transfers, lock_accounts, lock_subjects, stored_facts,
+    subscriptions_of_users, upsert_ledgers,
 };
-pub use ledger_rows::{FactRow, LedgerTable, facts_of, ledger_rows};
+pub use ledger_rows::{
+    EventName, FactRow, LedgerTable, facts_of, known_subjects, ledger_rows, names_of_events, rows_of_subject,
+};
 pub use migrations::{MigrationError, migrate_down, migrate_up, pending_migrations};
 pub use orphans::quarantine_orphans;
 pub use outbox::{ClaimedDispatch, OutboxStatus, claim_due, delete_published, outbox_status, postpone};
 pub use partitions::{ensure_partitions, weeks_ahead};
-pub use pool::{Connection, Pool, PoolError, connect, get, in_snapshot, in_transaction};
+pub use pool::{Connection, Pool, PoolError, connect, get, in_keyed_snapshot, in_snapshot, in_transaction};
 pub use quarantine::{
     Closing, Delivery, NewDecision, NewQuarantine, QuarantineKind, QuarantineRow, close_quarantine, decide_quarantine,
     find_delivery, find_quarantine, list_quarantine, open_quarantine, quarantine_of, retry_quarantined,
     settle_contradictions,
+};
+pub use rebuild::{
+    Candidate, RowDifference, Unfounded, begin_rebuild, compare_rows, count_settled, delete_facts, delete_rows,
+    drop_candidates, events_naming, facts_after, facts_of_events, note_candidates, noted_candidates, resettle,
+    settled_events, settled_events_among, subject_everywhere, unfounded_rows,
 };
 pub use refusals::{CountKey, NewRefusal, record_refusals};
 pub use settlement::{Ending, FailedAttempt, Settled, settle_events};

@@ -108,11 +108,19 @@ pub fn in_snapshot<T>(
     connection: &mut PgConnection,
     look: impl FnOnce(&mut PgConnection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    connection.build_transaction().repeatable_read().read_only().run(|connection| {
+    in_keyed_snapshot(connection, |connection| {
         // Such a look may well be at whole tables.
         Sql::new("SET LOCAL enable_seqscan = on", &[]).run(connection)?;
         look(connection)
     })
+}
+
+/// The same for a look that finds its rows by their keys, as everything else does.
+pub fn in_keyed_snapshot<T>(
+    connection: &mut PgConnection,
+    look: impl FnOnce(&mut PgConnection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    connection.build_transaction().repeatable_read().read_only().run(look)
 }
 
 /// Takes a connection from the pool, waiting at most a second.

@@ -65,6 +65,14 @@ pub(super) enum CtlError {
     NoAmount(String),
     #[error("no event {0}, neither by our id nor by the provider's; webhookctl events list shows the latest")]
     NoEvent(String),
+    #[error("no {0} in the ledger or among the events; ids are the provider's, and --provider narrows where to look")]
+    NoSubject(String),
+    #[error(
+        "{found} subjects differ, not {confirmed}; nothing was changed. Look at them with the same command without --apply"
+    )]
+    CountDiffers { confirmed: u64, found: u64 },
+    #[error("a part of the rebuild stopped before its end; what is above says why")]
+    RebuildStopped,
     #[error("no dead letter {0}, neither by its id nor by its event's; webhookctl dlq list shows those there are")]
     NoDeadLetter(String),
     #[error("dead letter {id} is {status}, not open; nothing was changed")]
@@ -144,10 +152,12 @@ impl CtlError {
             | CtlError::Sample(_)
             | CtlError::NoAmount(_) => Exit::Usage,
             CtlError::NoEvent(_)
+            | CtlError::NoSubject(_)
             | CtlError::NoDeadLetter(_)
             | CtlError::NoQuarantine(_)
             | CtlError::Endpoint(EndpointStoreError::NotFound(_)) => Exit::NotFound,
             CtlError::NotOpen { .. }
+            | CtlError::CountDiffers { .. }
             | CtlError::NotDead { .. }
             | CtlError::NothingToReplay(_)
             | CtlError::SeveralEntries { .. }
@@ -168,6 +178,7 @@ impl CtlError {
             | CtlError::NotJson(_)
             | CtlError::Seal(_)
             | CtlError::UnknownProvider(_)
+            | CtlError::RebuildStopped
             | CtlError::Store(_)
             | CtlError::Endpoint(_)
             | CtlError::Migration(_)
@@ -185,7 +196,9 @@ impl CtlError {
             CtlError::SecretTooLong { .. } | CtlError::Secret(_) => "secret",
             CtlError::Sample(_) => "unknown_sample",
             CtlError::NoAmount(_) => "no_amount",
-            CtlError::NoEvent(_) | CtlError::NoDeadLetter(_) | CtlError::NoQuarantine(_) => "not_found",
+            CtlError::NoEvent(_) | CtlError::NoSubject(_) | CtlError::NoDeadLetter(_) | CtlError::NoQuarantine(_) => {
+                "not_found"
+            }
             CtlError::NotOpen { .. } | CtlError::EntryClosed { .. } => "not_open",
             CtlError::SeveralEntries { .. } => "ambiguous",
             CtlError::WrongVerb { .. } => "wrong_verb",
@@ -198,6 +211,8 @@ impl CtlError {
             CtlError::Decision(_) => "cannot_be_applied",
             CtlError::Seal(_) => "seal",
             CtlError::UnknownProvider(_) => "unknown_provider",
+            CtlError::CountDiffers { .. } => "count_differs",
+            CtlError::RebuildStopped => "rebuild_stopped",
             CtlError::NotDead { .. } => "not_dead",
             CtlError::NothingToReplay(_) => "nothing_to_replay",
             CtlError::HoldsData => "holds_data",
@@ -248,6 +263,8 @@ mod tests {
         assert_eq!(number(CtlError::NoEvent("evt_1".into())), 3);
         assert_eq!(number(EndpointStoreError::NotFound("stripe/x".into()).into()), 3);
         assert_eq!(number(CtlError::NotOpen { id: "1".into(), status: "resolved".into() }), 5);
+        assert_eq!(number(CtlError::NoSubject("payment pi_1".into())), 3);
+        assert_eq!(number(CtlError::CountDiffers { confirmed: 1, found: 2 }), 5);
         assert_eq!(number(StoreError::Unavailable.into()), 7);
         assert_eq!(number(EndpointStoreError::Store(StoreError::Unavailable).into()), 7);
         assert_eq!(number(MigrationError::Store(StoreError::Unavailable).into()), 7);

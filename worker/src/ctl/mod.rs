@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand};
 use shared::service::SettingError;
-use shared::store::{self, Connection, StoreError};
+use shared::store::{self, Connection, Pool, StoreError};
 
 use error::{CtlError, Exit};
 use output::Format;
@@ -82,7 +82,7 @@ enum Noun {
     /// What is still to be published
     #[command(subcommand)]
     Outbox(outbox::Outbox),
-    /// The ledger's rows
+    /// The ledger's rows, what made them, and the proof that they are right
     #[command(subcommand)]
     Ledger(ledger::Ledger),
     /// Who did what, and why
@@ -134,12 +134,17 @@ impl Noun {
 }
 
 impl Context {
-    /// A connection to the database, whatever state its schema is in.
-    fn connection(&self) -> Result<Connection, CtlError> {
+    /// A pool of at most so many connections. Nothing is connected yet.
+    fn pool(&self, connections: u32) -> Result<Pool, CtlError> {
         let url = self.database_url.as_deref().ok_or_else(|| {
             SettingError::new("DATABASE_URL", "is not set; it says which database to look at, as does --database-url")
         })?;
-        let pool = store::connect(url, "webhookctl", 1).map_err(|error| SettingError::new("DATABASE_URL", error))?;
+        Ok(store::connect(url, "webhookctl", connections).map_err(|error| SettingError::new("DATABASE_URL", error))?)
+    }
+
+    /// A connection to the database, whatever state its schema is in.
+    fn connection(&self) -> Result<Connection, CtlError> {
+        let pool = self.pool(1)?;
         let connection = (0..CONNECT_TRIES).find_map(|_| store::get(&pool).ok());
         connection.ok_or(CtlError::Store(StoreError::Unavailable))
     }

@@ -13,6 +13,8 @@ mod histories;
 mod order;
 mod quarantine;
 mod queries;
+mod rebuild;
 mod sdk;
 mod store;
+mod timeline;
 mod visibility;

@@ -2,6 +2,7 @@
 //! the real binaries as processes.
 
 mod database;
+mod loader;
 mod process;
 mod sender;
 
@@ -16,6 +17,7 @@ use shared::sealing::Sealer;
 use shared::store::{self, Audit, NewEndpoint};
 
 pub use database::Database;
+pub use loader::{Arrival, Loader};
 pub use process::{Process, Signal};
 pub use sender::{Event, Sender, post, signed, stripe};
 

@@ -3,4 +3,5 @@
 mod crash;
 mod load;
 mod outage;
+mod rebuild;
 mod servers;

@@ -1,3 +1,6 @@
+mod rebuild;
+mod show;
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value};
 use shared::providers::Provider;
@@ -11,6 +14,10 @@ use super::output::{optional, table};
 pub(super) enum Ledger {
     /// Show the rows that changed last
     Rows(Rows),
+    /// Show a payment or subscription, and what every event did to it
+    Show(show::Show),
+    /// Derive and fold everything again from the raw events, and hold it against the ledger; exit code 8 when it differs
+    Rebuild(rebuild::Rebuild),
 }
 
 #[derive(Debug, Args)]
@@ -36,6 +43,8 @@ enum Table {
 type Shown = (&'static str, &'static str);
 
 impl Table {
+    const ALL: [Table; 4] = [Table::Payments, Table::Refunds, Table::Disputes, Table::Subscriptions];
+
     fn stored(self) -> LedgerTable {
         match self {
             Table::Payments => LedgerTable::Payments,
@@ -43,6 +52,11 @@ impl Table {
             Table::Disputes => LedgerTable::Disputes,
             Table::Subscriptions => LedgerTable::Subscriptions,
         }
+    }
+
+    fn print(self, rows: &[Map<String, Value>]) -> String {
+        let headings: Vec<&str> = self.shown().iter().map(|(heading, _)| *heading).collect();
+        table(&headings, rows, |row| self.shown().iter().map(|(_, column)| cell(row, column)).collect())
     }
 
     /// What people see of a row. Programs get all of it.
@@ -97,13 +111,20 @@ impl Table {
 
 impl Ledger {
     pub fn run(self, context: &Context) -> Result<Exit, CtlError> {
-        let Ledger::Rows(Rows { table: asked, provider, limit }) = self;
+        match self {
+            Ledger::Rows(rows) => rows.run(context),
+            Ledger::Show(show) => show.run(context),
+            Ledger::Rebuild(rebuild) => rebuild.run(context),
+        }
+    }
+}
+
+impl Rows {
+    fn run(self, context: &Context) -> Result<Exit, CtlError> {
+        let Rows { table: asked, provider, limit } = self;
         let provider = provider.map(Provider::as_str);
         let rows = store::ledger_rows(&mut *context.connection()?, asked.stored(), provider, limit)?;
-        let headings: Vec<&str> = asked.shown().iter().map(|(heading, _)| *heading).collect();
-        context.print("ledger.rows", &rows, |rows| {
-            table(&headings, rows, |row| asked.shown().iter().map(|(_, column)| cell(row, column)).collect())
-        })?;
+        context.print("ledger.rows", &rows, |rows| asked.print(rows))?;
         Ok(Exit::Done)
     }
 }
