@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use shared::sealing::{Column, Sealer};
+use shared::store;
 use uuid::Uuid;
 
 use crate::harness::{Event, Process, SEALING_KEYS, Sender, World, stripe};
@@ -337,6 +338,35 @@ fn a_decision_on_its_way_is_not_undone_by_events_that_overtake_it() {
     world.wait_until_settled();
     assert_eq!(payment(&world), json!({"status": "paid", "captured": 10, "refunded": 0, "review": null}));
     assert_eq!(entries(&world), closed);
+    world.assert_books_balance();
+}
+
+#[test]
+fn a_refund_of_an_unknown_payment_is_explained_or_explains_itself() {
+    let world = World::new();
+    let (_ingress, _worker, sender) = open(&world);
+    let start = Utc::now() - TimeDelta::hours(1);
+    let ask = || store::quarantine_orphans(&mut world.database.connection(), Utc::now(), Utc::now()).unwrap();
+    sender.deliver(&told("refund.created", "r1", start, 0, 400));
+    world.wait_until_settled();
+    assert_eq!(ask(), 1);
+    let entry = |status: &str, by: Value| json!([{"reason": "unknown_payment", "status": status, "closed_by": by, "seen": 1, "decided": false}]);
+    // More about the refund tells nothing of the payment.
+    sender.deliver(&told("refund.updated", "r1", start, 10, 400));
+    world.wait_until_settled();
+    assert_eq!(entries(&world), entry("open", Value::Null));
+    let id = entry_id(&world);
+    let (code, said) = quarantine(&world, &["reject", &id, "--reason", REASON]);
+    assert!(code == 5 && said.contains("--as accept once that is explained"), "{code} {said}");
+    let (code, said) = release(&world, &id, "accept");
+    assert!(code == 0 && said.contains("nothing changes"), "{code} {said}");
+    assert_eq!(entries(&world), entry("released", json!("kim")));
+    assert_eq!(ask(), 0, "nobody is asked twice");
+
+    world.database.execute("UPDATE webhook.quarantine SET status = 'open', closed_at = NULL");
+    sender.deliver(&told("charge.succeeded", "a", start, -60, 1000));
+    world.wait_until_settled();
+    assert_eq!(entries(&world), entry("released", json!("system")));
     world.assert_books_balance();
 }
 
