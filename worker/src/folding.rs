@@ -31,7 +31,7 @@ pub(crate) fn fold_all<'a, 'f>(
     facts: impl Iterator<Item = (&'a SubjectKey, &'f Vec<RecordedFact>)> + Clone,
     corrected: &BTreeMap<SubjectKey, Vec<RecordedFact>>,
 ) -> Result<Vec<(&'a SubjectKey, Ledger)>, StoreError> {
-    let mut seeds: Vec<(&SubjectKey, &Vec<RecordedFact>)> = facts.clone().map(|(key, facts)| (key, facts)).collect();
+    let mut seeds: Vec<(&SubjectKey, &Vec<RecordedFact>)> = facts.clone().collect();
     seeds.extend(corrected);
     let stored = store::load_transfers(connection, seeds)?;
     let mut transfers: BTreeMap<&SubjectKey, Vec<&RecordedFact>> = BTreeMap::new();
