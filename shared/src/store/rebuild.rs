@@ -12,19 +12,18 @@ use super::ledger_rows::ACCOUNTS;
 use super::{Bind, LedgerTable, Loaded, Sql, StoreError, StoredFact, SubjectKey};
 use crate::domain::{Ledger, Subject, SubjectKind};
 
-/// Prepares a session for a rebuild: it reads large tables by their keys, page by page, and may take its time for it.
+/// Prepares a session for the list of subjects to look at. Its statements may take their time.
 pub fn begin_rebuild(connection: &mut PgConnection) -> Result<(), StoreError> {
     const PREPARE: &str = "
         SET statement_timeout = '10min';
-        CREATE TEMP TABLE IF NOT EXISTS rebuild_subjects (
+        CREATE TEMP TABLE rebuild_subjects (
             provider            text NOT NULL,
             provider_account_id text NOT NULL,
             subject_kind        text NOT NULL,
             subject_id          text NOT NULL,
             -- An event that speaks of the subject, besides those that its facts name.
             event_id            uuid NOT NULL,
-            PRIMARY KEY (subject_kind, provider, provider_account_id, subject_id, event_id));
-        TRUNCATE rebuild_subjects";
+            PRIMARY KEY (subject_kind, provider, provider_account_id, subject_id, event_id))";
     Ok(connection.batch_execute(PREPARE)?)
 }
 
@@ -32,8 +31,8 @@ pub fn begin_rebuild(connection: &mut PgConnection) -> Result<(), StoreError> {
 const SETTLED: &str = "i.status IN ('processed', 'ignored')";
 
 const EVENT: &str = "
-    i.id, i.provider, i.provider_account_id, i.environment, i.event_id, i.event_type, i.origin, i.lane, i.status, i.attempt_count,
-    i.failure_count, i.occurred_at, i.received_at";
+    i.id, i.provider, i.provider_account_id, i.environment, i.event_id, i.event_type, i.origin, i.lane, i.status,
+    i.attempt_count, i.failure_count, i.occurred_at, i.received_at";
 
 /// Finds the body of each event by its key, in the one partition that can hold it.
 const BODY: &str = "
@@ -84,7 +83,7 @@ struct EventIdRow {
     id: Uuid,
 }
 
-/// The events of an account whose search keys name one of the objects or users.
+/// The events of an account whose search keys name one of the objects or users, and what people decided about those.
 pub fn events_naming(
     connection: &mut PgConnection,
     account: &SubjectKey,
@@ -92,11 +91,17 @@ pub fn events_naming(
     users: &[&str],
 ) -> Result<Vec<Uuid>, StoreError> {
     const FIND: &str = "
-        WITH asked AS (SELECT $1 AS provider, $2 AS account, $3 AS objects, $4 AS users)
-        SELECT r.id FROM asked, webhook.raw_events r
-         WHERE r.provider = asked.provider AND r.provider_account_id = asked.account
-           AND (r.transaction_id = ANY(asked.objects) OR r.original_transaction_id = ANY(asked.objects)
-                OR r.app_user_id = ANY(asked.users))";
+        WITH asked AS (SELECT $1 AS provider, $2 AS account, $3 AS objects, $4 AS users),
+             named AS (
+            SELECT r.id FROM asked, webhook.raw_events r
+             WHERE r.provider = asked.provider AND r.provider_account_id = asked.account
+               AND (r.transaction_id = ANY(asked.objects) OR r.original_transaction_id = ANY(asked.objects)
+                    OR r.app_user_id = ANY(asked.users)))
+        SELECT id FROM named
+        UNION
+        SELECT q.decision_event_id FROM asked, webhook.quarantine q
+         WHERE q.provider = asked.provider AND q.provider_account_id = asked.account AND q.decision_event_id IS NOT NULL
+           AND (q.subject_id = ANY(asked.objects) OR q.event_id IN (SELECT id FROM named))";
     let names =
         [Bind::Text(account.provider), Bind::Text(&account.account_key), Bind::Texts(objects), Bind::Texts(users)];
     let found: Vec<EventIdRow> = Sql::new(FIND, &names).load(connection)?;

@@ -46,7 +46,8 @@ pub struct Scope {
     pub provider: Option<Provider>,
     /// Only the subjects that events received since then speak of.
     pub since: Option<Time>,
-    /// Only this subject. Its events are those that its facts name, or whose search keys name it, its charges or its user.
+    /// Only this subject. Its events are those that its facts name, those whose search keys name it, its charges or its user,
+    /// and what people decided about them.
     pub subject: Option<Subject>,
 }
 
@@ -126,11 +127,11 @@ impl Rebuild {
         std::thread::scope(|scope| {
             let ledger = suspects.clone();
             let events = scope.spawn(|| {
-                let (suspects, mut connection) = (suspects, reader(pool)?);
+                let (suspects, mut connection) = (suspects, store::get(pool)?);
                 scan::events(&mut connection, sealer, &providers, first, touched, on_events, &suspects)
             });
             let rows = scope.spawn(|| {
-                let (suspects, mut connection) = (ledger, reader(pool)?);
+                let (suspects, mut connection) = (ledger, store::get(pool)?);
                 // Whoever asks for the recently touched gets them from the events.
                 for provider in providers.iter().filter(|_| !touched) {
                     scan::rows(&mut connection, provider, &suspects)?;
@@ -204,12 +205,6 @@ impl Rebuild {
         })?;
         Ok(repaired)
     }
-}
-
-fn reader(pool: &Pool) -> Result<Connection, RebuildError> {
-    let mut connection = store::get(pool)?;
-    store::begin_rebuild(&mut connection)?;
-    Ok(connection)
 }
 
 /// What a thread came to. One that panicked has told so on standard error.

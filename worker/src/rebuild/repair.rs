@@ -32,8 +32,9 @@ pub(super) fn repair(
     store::upsert_ledgers(connection, &ledgers)?;
     store::resettle(connection, &derivation.telling, true)?;
     store::resettle(connection, &derivation.silent, false)?;
-    let entries: Vec<_> = contradictions(ledgers.iter().map(|(key, ledger)| (*key, ledger))).collect();
-    store::open_quarantine(connection, Utc::now(), &entries)?;
+    let questions: Vec<_> = contradictions(ledgers.iter().map(|(key, ledger)| (*key, ledger))).collect();
+    let folded: Vec<&SubjectKey> = ledgers.iter().map(|(key, _)| *key).collect();
+    store::settle_contradictions(connection, Utc::now(), &folded, &questions)?;
     let names = differing.iter().map(|key| format!("{}:{}", key.subject.kind.as_str(), key.subject.id));
     store::record_audit(connection, audit, "ledger.rebuild", &names.collect::<Vec<_>>().join(" "))?;
     Ok(u64::try_from(differing.len()).unwrap_or(0))

@@ -342,6 +342,60 @@ fn what_cannot_be_derived_again_is_kept_and_still_founds_its_rows() {
     assert!(kept(&run).to_string().contains("sealing_key_missing"), "{}", kept(&run));
 }
 
+#[test]
+fn what_a_person_decided_is_rebuilt_too() {
+    let world = World::new();
+    let loader = Loader::of(&world);
+    let mut mix = Mix::new();
+    mix.tell(Provider::Stripe, "payment_intent.canceled", "a", |_| {});
+    mix.tell(Provider::Stripe, "payment_intent.succeeded", "a", |_| {});
+    mix.story("b");
+    loader.load(&mix.arrivals);
+    let quarantined = world.rows("SELECT id, reason FROM webhook.quarantine");
+    assert_eq!(quarantined[0]["reason"], "paid_after_canceled");
+    let id = quarantined[0]["id"].as_str().unwrap();
+    let release = ["quarantine", "release", id, "--as", "accept", "--reason", "the money is there"];
+    let (code, out, err) = world.webhookctl(&release);
+    assert_eq!(code, 0, "{out}{err}");
+    let decision = world.rows("SELECT id FROM webhook.inbox WHERE origin = 'operator'")[0]["id"].clone();
+    loader.project(&[decision.as_str().unwrap().parse().unwrap()]);
+    assert_eq!(world.number("SELECT count(*) FROM payments WHERE payment_id = 'pi_a' AND status = 'paid'"), 1);
+    assert_eq!(rebuild(&world, &[]).differences(), set(&[]));
+
+    let before = everything(&world);
+    world.database.execute("DELETE FROM ledger_facts WHERE fact ->> 'kind' = 'decision'");
+    world.database.execute("DELETE FROM payments WHERE payment_id = 'pi_a'");
+    let expected = set(&["payment:pi_a ledger_facts missing", "payment:pi_a payments missing"]);
+    for narrowed in [[].as_slice(), &["--subject", "payment:pi_a"]] {
+        assert_eq!(rebuild(&world, narrowed).differences(), expected);
+    }
+    assert_eq!(apply(&world, 1, &["--subject", "payment:pi_a"]).code, 0);
+    assert_eq!(everything(&world), before);
+    assert_eq!(world.number("SELECT count(*) FROM webhook.quarantine WHERE status = 'released'"), 1);
+    assert_laws(&world);
+}
+
+#[test]
+fn a_refund_that_names_its_payment_only_sometimes_is_no_difference() {
+    let world = World::new();
+    let mut mix = Mix::new();
+    mix.tell(Provider::Stripe, "refund.created", "a", |_| {});
+    mix.tell(Provider::Stripe, "refund.updated", "a", |_| {});
+    let mut body: Value = serde_json::from_slice(&mix.arrivals[1].body).unwrap();
+    for reference in ["payment_intent", "charge"] {
+        body["data"]["object"][reference] = Value::Null;
+    }
+    mix.arrivals[1].body = body.to_string().into_bytes();
+    Loader::of(&world).load(&mix.arrivals);
+    assert_eq!(world.number("SELECT count(DISTINCT subject_kind) FROM ledger_facts"), 2);
+    let run = rebuild(&world, &[]);
+    assert_eq!((run.code, run.differences()), (0, set(&[])));
+    world.database.execute("UPDATE refunds SET amount = 1");
+    assert_eq!(rebuild(&world, &[]).differences(), set(&["payment:pi_a refunds changed"]));
+    assert_eq!(apply(&world, 1, &[]).code, 0);
+    assert_eq!(world.number("SELECT count(*) FROM refunds WHERE payment_id = 'pi_a' AND amount = 10.99"), 1);
+}
+
 /// Sends refunds of a few payments until told to stop, so that whoever rebuilds and whoever projects meet.
 fn refund_until(sender: &Sender, stop: &AtomicBool) -> i64 {
     let created = Utc::now() - TimeDelta::days(1);

@@ -47,20 +47,21 @@ impl Loader {
         Loader { pool, sealer, ring, projector }
     }
 
-    /// Accepts and projects all of them, and returns our ids.
-    pub fn load(&self, arrivals: &[Arrival]) -> Vec<Uuid> {
-        let mut ids = Vec::new();
+    /// Accepts and projects all of them.
+    pub fn load(&self, arrivals: &[Arrival]) {
         for batch in arrivals.chunks(250) {
             let events: Vec<AcceptEvent> = batch.iter().map(|arrival| self.admit(arrival)).collect();
             let accepted = store::accept(&mut store::get(&self.pool).unwrap(), Uuid::nil(), 10, &events).unwrap();
             assert!(accepted.iter().all(|accepted| *accepted == Ok(Accepted::New)));
             let batch: Vec<Uuid> = events.iter().map(|event| event.id.uuid()).collect();
-            assert!(self.projector.project(Lane::Payments, &batch).unwrap().is_empty());
-            let mut connection = store::get(&self.pool).unwrap();
-            store::delete_published(&mut connection, &batch).unwrap();
-            ids.extend(batch);
+            self.project(&batch);
         }
-        ids
+    }
+
+    /// Projects events that are accepted, in one batch.
+    pub fn project(&self, ids: &[Uuid]) {
+        assert!(self.projector.project(Lane::Payments, ids).unwrap().is_empty());
+        store::delete_published(&mut store::get(&self.pool).unwrap(), ids).unwrap();
     }
 
     fn admit(&self, arrival: &Arrival) -> AcceptEvent {
