@@ -16,6 +16,7 @@ pub fn reason_in_words(code: &str) -> Option<&'static str> {
         "payment_id_reused" => "two purchases, of another time or amount, came under the same payment id",
         "more_out_than_in" => "refunds and disputes together take back more than was captured",
 
+        "unknown_payment" => "a refund was done, and no event has told of its payment",
         "refund_currency_mismatch" => {
             "the refund is in another currency than its payment, and is left out of the payment's totals"
         }

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::ledger::json;
+use super::orphans::UNKNOWN_PAYMENT;
 use super::{Audit, Bind, Sql, StoreError, SubjectKey, record_audit};
 use crate::decision::Decision;
 use crate::domain::{EventId, Time};
@@ -23,6 +24,8 @@ pub enum QuarantineKind {
     Mismatch,
     /// Facts of one subject contradict each other: does the refused one apply?
     Contradiction,
+    /// Refunds tell of a payment that nothing else tells of: what is it?
+    UnknownPayment,
     /// An event cannot be understood: may it be tried again?
     Held,
 }
@@ -123,7 +126,11 @@ fn close_resolved(
                              FROM json_to_recordset($8::json)
                                   AS r (provider text, provider_account_id text, subject_kind text, subject_id text, reason text)
                             WHERE r.provider = q.provider AND r.provider_account_id = q.provider_account_id
-                              AND r.subject_kind = q.subject_kind AND r.subject_id = q.subject_id AND r.reason = q.reason)";
+                              AND r.subject_kind = q.subject_kind AND r.subject_id = q.subject_id AND r.reason = q.reason)
+           AND (q.reason <> $9
+                OR EXISTS (SELECT 1 FROM payments p
+                            WHERE p.provider = q.provider AND p.provider_account_id = q.provider_account_id
+                              AND p.payment_id = q.subject_id))";
     let providers: Vec<&str> = folded.iter().map(|key| key.provider).collect();
     let accounts: Vec<&str> = folded.iter().map(|key| key.account_key.as_str()).collect();
     let kinds: Vec<&str> = folded.iter().map(|key| key.subject.kind.as_str()).collect();
@@ -137,6 +144,7 @@ fn close_resolved(
         Bind::Texts(&ids),
         Bind::Texts(&ids),
         Bind::Text(questions),
+        Bind::Text(UNKNOWN_PAYMENT),
     ];
     Sql::new(CLOSE, &binds).run(connection)?;
     Ok(())
@@ -194,6 +202,7 @@ impl QuarantineRow {
     pub fn kind(&self) -> QuarantineKind {
         match (&self.raw_event_id, &self.subject_id) {
             (Some(_), _) => QuarantineKind::Mismatch,
+            (None, Some(_)) if self.reason == UNKNOWN_PAYMENT => QuarantineKind::UnknownPayment,
             (None, Some(_)) => QuarantineKind::Contradiction,
             (None, None) => QuarantineKind::Held,
         }

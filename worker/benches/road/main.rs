@@ -6,6 +6,7 @@
 //! - `stage`: the running system: databases, ingress, workers.
 //! - `measure`: one point of a round: what was sent, answered, and seen in the ledger.
 //! - `baseline`: the same rows written by pgbench, one event a transaction.
+//! - `ledger`: folds, the projection of a backlog, and the rebuild.
 //! - `cpu`: which process the processor worked for.
 //! - `report`: medians, ratios, the table and the JSON object.
 #![allow(clippy::as_conversions, reason = "durations and rates become figures for people")]
@@ -13,6 +14,7 @@
 mod baseline;
 mod cpu;
 mod driver;
+mod ledger;
 mod measure;
 mod null;
 mod report;
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
 
 /// The rounds, interleaved: whatever the machine does besides, it does to every kind of point alike.
 fn run(settings: &Settings) -> Result<Report, Failed> {
-    let stage = Stage::set_up(settings)?;
+    let mut stage = Stage::set_up(settings)?;
     let seconds = settings.seconds_per_point();
     eprintln!("warming up");
     measure(&stage, "warm", Offered::full(16), seconds.min(2.0))?;
@@ -81,5 +83,6 @@ fn run(settings: &Settings) -> Result<Report, Failed> {
             report.pgbench.push(baseline.run(clients, seconds, &stage.folder)?);
         }
     }
+    report.ledger = Some(ledger::measure(&mut stage, settings.is_quick())?);
     Ok(report)
 }

@@ -124,7 +124,7 @@ fn expect_all_accepted(driven: &Driven) -> Result<(), Failed> {
     Ok(())
 }
 
-fn wait_until_projected(connection: &mut PgConnection) -> Result<(), Failed> {
+pub fn wait_until_projected(connection: &mut PgConnection) -> Result<(), Failed> {
     const UNSETTLED: &str =
         "SELECT EXISTS (SELECT FROM webhook.inbox WHERE status IN ('accepted', 'retrying'))::int::bigint
                                  AS number";

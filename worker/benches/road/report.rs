@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use crate::Failed;
 use crate::baseline::BaselinePoint;
 use crate::cpu::Shares;
+use crate::ledger::LedgerFigures;
 use crate::measure::{Latency, Point};
 use crate::null::NullPoint;
 use crate::requests::Requests;
@@ -18,6 +19,7 @@ pub struct Report {
     pub full: Vec<Point>,
     pub steady: Vec<Point>,
     pub pgbench: Vec<BaselinePoint>,
+    pub ledger: Option<LedgerFigures>,
     connections: Vec<u16>,
     clients: Vec<u16>,
     rounds: u32,
@@ -68,6 +70,7 @@ impl Report {
             full: Vec::new(),
             steady: Vec::new(),
             pgbench: Vec::new(),
+            ledger: None,
             connections: settings.connections.clone(),
             clients: settings.clients.clone(),
             rounds: settings.rounds(),
@@ -106,10 +109,10 @@ impl Report {
         each.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
     }
 
-    fn targets(&self) -> [Target; 4] {
+    fn targets(&self) -> Vec<Target> {
         let (_, baseline) = self.pgbench_best();
         let transaction = self.pgbench_at(1, |point| point.transaction.p50);
-        [
+        let mut targets = vec![
             Target {
                 name: "accept_ratio",
                 words: "best accepted per second / best pgbench transactions per second",
@@ -134,7 +137,22 @@ impl Report {
                 value: median(self.steady.iter().map(|point| point.ledger.p99)) / transaction,
                 bound: Bound::AtMost(10.0),
             },
-        ]
+        ];
+        if let Some(ledger) = &self.ledger {
+            targets.push(Target {
+                name: "projected_per_second",
+                words: "events of a prepared backlog, one worker",
+                value: ledger.projected_per_second.first().map_or(0.0, |(_, per_second)| *per_second),
+                bound: Bound::AtLeast(3000.0),
+            });
+            targets.push(Target {
+                name: "rebuilt_per_second",
+                words: "events of a rebuild",
+                value: ledger.rebuilt_per_second,
+                bound: Bound::AtLeast(10_000.0),
+            });
+        }
+        targets
     }
 
     pub fn targets_met(&self) -> bool {
@@ -172,6 +190,7 @@ impl Report {
         self.print_steady();
         self.print_costs();
         self.print_baseline();
+        self.print_ledger();
         println!();
         for target in self.targets() {
             let (word, bound) = match target.bound {
@@ -179,7 +198,7 @@ impl Report {
                 Bound::AtMost(bound) => ("at most", bound),
             };
             let verdict = if target.is_met() { "met" } else { "MISSED" };
-            println!("{:<17} {:>6.2}  {word} {bound:.1}: {verdict}   ({})", target.name, target.value, target.words);
+            println!("{:<20} {:>8.2}  {word} {bound:.1}: {verdict}   ({})", target.name, target.value, target.words);
         }
     }
 
@@ -256,6 +275,19 @@ impl Report {
         }
     }
 
+    fn print_ledger(&self) {
+        let Some(ledger) = &self.ledger else { return };
+        println!("\nThe ledger alone");
+        println!("subjects folded per second, in memory         {:>10.0}", ledger.folds_per_second);
+        for (workers, per_second) in &ledger.projected_per_second {
+            println!("events of a backlog projected per second, {workers} worker(s) {per_second:>6.0}");
+        }
+        println!(
+            "events per second of a rebuild of {:>9}    {:>10.0}",
+            ledger.rebuilt_events, ledger.rebuilt_per_second
+        );
+    }
+
     fn null_at(&self, connections: u16, figure: impl Fn(&NullPoint) -> f64) -> f64 {
         median(self.null.iter().filter(|point| point.connections == connections).map(figure))
     }
@@ -311,10 +343,19 @@ impl Report {
                 "p50_ms": self.pgbench_at(clients, |point| point.transaction.p50),
                 "p99_ms": self.pgbench_at(clients, |point| point.transaction.p99),
             })).collect::<Vec<_>>(),
+            "ledger": self.ledger.as_ref().map(|ledger| json!({
+                "folds_per_second": ledger.folds_per_second,
+                "projected_per_second": ledger.projected_per_second.iter().map(|(workers, per_second)| json!({
+                    "workers": workers,
+                    "per_second": per_second,
+                })).collect::<Vec<_>>(),
+                "rebuilt_events": ledger.rebuilt_events,
+                "rebuilt_per_second": ledger.rebuilt_per_second,
+            })),
             "targets_met": self.targets_met(),
         });
         if let Some(fields) = object.as_object_mut() {
-            fields.extend(self.targets().map(|target| (target.name.to_owned(), json!(target.value))));
+            fields.extend(self.targets().into_iter().map(|target| (target.name.to_owned(), json!(target.value))));
         }
         object
     }

@@ -7,6 +7,16 @@ use crate::Failed;
 pub const SECRET: &str = "whsec_bench_secret_0123456789abcdef";
 const PATH: &str = "/webhooks/stripe/bench";
 
+/// What a mixed load is made of.
+pub const STORY: [&str; 6] = [
+    "payment_intent.succeeded",
+    "charge.succeeded",
+    "refund.created",
+    "charge.refunded",
+    "customer.subscription.created",
+    "invoice.paid",
+];
+
 /// Signed requests of one point, as bytes for the socket. Made before the clock starts, and well within the time that a
 /// signature is good for.
 pub struct Requests {
@@ -18,6 +28,14 @@ impl Requests {
     /// `count` events of as many payments, told apart by `prefix` and their number.
     pub fn prepare(prefix: &str, count: usize) -> Result<Self, Failed> {
         let bytes = (0..count).map(|number| request(&format!("{prefix}n{number:07}"))).collect::<Result<_, _>>()?;
+        Ok(Requests { prefix: prefix.to_owned(), bytes })
+    }
+
+    /// `count` events of mixed stories, each of a payment with its refund and a subscription with its invoice.
+    pub fn mixed(prefix: &str, count: usize) -> Result<Self, Failed> {
+        let story = |number: usize| format!("{prefix}n{:07}", number / STORY.len());
+        let event = |number: usize| STORY.get(number % STORY.len()).copied().unwrap_or(STORY[0]);
+        let bytes = (0..count).map(|number| request_of(event(number), &story(number))).collect::<Result<_, _>>()?;
         Ok(Requests { prefix: prefix.to_owned(), bytes })
     }
 
@@ -42,8 +60,12 @@ impl Requests {
 }
 
 fn request(suffix: &str) -> Result<Vec<u8>, Failed> {
+    request_of("charge.succeeded", suffix)
+}
+
+fn request_of(event_type: &str, suffix: &str) -> Result<Vec<u8>, Failed> {
     let now = Utc::now();
-    let body = sample::event(Provider::Stripe, "charge.succeeded", &SampleOptions::new(suffix, now))?.body;
+    let body = sample::event(Provider::Stripe, event_type, &SampleOptions::new(suffix, now))?.body;
     let mut request = format!(
         "POST {PATH} HTTP/1.1\r\nHost: bench\r\nUser-Agent: Stripe/1.0 (+https://stripe.com/docs/webhooks)\r\n\
          Accept: */*; q=0.5, application/xml\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: {}\r\n",

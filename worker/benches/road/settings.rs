@@ -51,6 +51,10 @@ pub struct Settings {
 }
 
 impl Settings {
+    pub fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     pub fn rounds(&self) -> u32 {
         if self.quick { 1 } else { self.rounds }
     }

@@ -26,8 +26,10 @@ pub struct Stage {
     pub ingress: SocketAddr,
     pub watched: Watched,
     pub folder: PathBuf,
-    /// They live as long as the stage.
-    _processes: Vec<Process>,
+    amqp_url: String,
+    workers: Vec<Process>,
+    /// It lives as long as the stage.
+    _ingress: Process,
 }
 
 /// One of our binaries. It is killed with the value.
@@ -69,33 +71,68 @@ impl Stage {
         add_endpoint(&mut connection)?;
         let postgres = sql_query("SELECT pg_backend_pid() AS pid").get_result::<Pid>(&mut connection)?.pid;
 
-        let environment = [
-            ("DATABASE_URL", database_url.as_str()),
-            ("AMQP_URL", &settings.amqp_url),
-            ("AMQP_PREFIX", "bench"),
-            ("SEALING_KEYS", SEALING_KEYS),
-            ("INGRESS_LISTEN", "127.0.0.1:0"),
-            ("INGRESS_ADMIN_LISTEN", "127.0.0.1:0"),
-            ("WORKER_ADMIN_LISTEN", "127.0.0.1:0"),
-        ];
+        let environment = environment(&database_url, &settings.amqp_url);
         let folder = &settings.folder;
         let (ingress, ingress_addresses) = start("ingress", &[], folder, "ingress", &environment)?;
         let mut watched = Watched { ingress: ingress.0.id(), broker: settings.broker_pid, ..Watched::default() };
         watched.postgres = cpu::parent_of(postgres).unwrap_or_default();
-        let mut processes = vec![ingress];
-        for number in 1..=settings.workers {
-            let (worker, _) = start("worker", &["run"], folder, &format!("worker-{number}"), &environment)?;
-            watched.workers.push(worker.0.id());
-            processes.push(worker);
-        }
         let public = ingress_addresses.lines().find_map(|line| line.strip_prefix("public="));
-        let ingress = public.ok_or_else(|| Failed("the ingress did not say where it listens".to_owned()))?.parse()?;
-        Ok(Stage { database_url, ingress, watched, folder: folder.clone(), _processes: processes })
+        let address = public.ok_or_else(|| Failed("the ingress did not say where it listens".to_owned()))?.parse()?;
+        let mut stage = Stage {
+            database_url,
+            ingress: address,
+            watched,
+            folder: folder.clone(),
+            amqp_url: settings.amqp_url.clone(),
+            workers: Vec::new(),
+            _ingress: ingress,
+        };
+        stage.start_workers(settings.workers)?;
+        Ok(stage)
+    }
+
+    /// Puts `count` workers in the place of those that run.
+    pub fn start_workers(&mut self, count: u16) -> Result<(), Failed> {
+        self.workers.clear();
+        self.watched.workers.clear();
+        for number in 1..=count {
+            let environment = environment(&self.database_url, &self.amqp_url);
+            let (worker, _) = start("worker", &["run"], &self.folder, &format!("worker-{number}"), &environment)?;
+            self.watched.workers.push(worker.0.id());
+            self.workers.push(worker);
+        }
+        Ok(())
+    }
+
+    /// What `webhookctl ledger rebuild` says of itself.
+    pub fn rebuild(&self) -> Result<serde_json::Value, Failed> {
+        let output = Command::new(binary("webhookctl"))
+            .args(["-o", "json", "ledger", "rebuild"])
+            .envs(environment(&self.database_url, &self.amqp_url))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()?;
+        if !output.status.success() {
+            return failed(format!("the rebuild found differences, or failed ({})", output.status));
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
     }
 
     pub fn connection(&self) -> Result<PgConnection, Failed> {
         Ok(PgConnection::establish(&self.database_url)?)
     }
+}
+
+fn environment<'a>(database_url: &'a str, amqp_url: &'a str) -> [(&'static str, &'a str); 7] {
+    [
+        ("DATABASE_URL", database_url),
+        ("AMQP_URL", amqp_url),
+        ("AMQP_PREFIX", "bench"),
+        ("SEALING_KEYS", SEALING_KEYS),
+        ("INGRESS_LISTEN", "127.0.0.1:0"),
+        ("INGRESS_ADMIN_LISTEN", "127.0.0.1:0"),
+        ("WORKER_ADMIN_LISTEN", "127.0.0.1:0"),
+    ]
 }
 
 /// Creates a database, migrates it, and returns its URL.

@@ -87,7 +87,7 @@ fn note(row: &QuarantineRow) -> String {
     match (&row.closed_by, &row.closed_reason, row.kind()) {
         (Some(by), Some(reason), _) => format!("{by}: {reason}"),
         (_, _, QuarantineKind::Held) => row.detail.clone(),
-        (_, _, QuarantineKind::Mismatch | QuarantineKind::Contradiction) => {
+        (_, _, QuarantineKind::Mismatch | QuarantineKind::Contradiction | QuarantineKind::UnknownPayment) => {
             reason_in_words(&row.reason).unwrap_or_default().to_owned()
         }
     }

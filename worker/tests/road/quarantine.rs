@@ -3,9 +3,11 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use shared::sealing::{Column, Sealer};
+use shared::store;
 use uuid::Uuid;
 
 use crate::harness::{Event, Process, SEALING_KEYS, Sender, World, stripe};
+use crate::rebuild;
 
 const REASON: &str = "asked the provider, ticket 77";
 
@@ -82,6 +84,17 @@ fn project_everything_again(world: &World) {
           ORDER BY id DESC",
     );
     world.wait_until_settled();
+}
+
+/// Empties the ledger, and has it made again from the raw events.
+fn rebuild_everything(world: &World) {
+    let healthy = rebuild::rebuild(world, &[]);
+    assert_eq!((healthy.code, healthy.differences().len()), (0, 0), "{}", healthy.err);
+    let subjects = "SELECT count(*) FROM (SELECT DISTINCT subject_kind, subject_id FROM ledger_facts) AS subjects";
+    let subjects = usize::try_from(world.number(subjects)).unwrap();
+    world.database.execute("TRUNCATE ledger_facts, payments, refunds, disputes, subscription_states");
+    let repaired = rebuild::apply(world, subjects, &[]);
+    assert_eq!(repaired.code, 0, "{}", repaired.err);
 }
 
 #[test]
@@ -163,6 +176,8 @@ fn a_mismatch_is_compared_without_showing_people_and_the_second_delivery_can_hav
     );
     project_everything_again(&world);
     assert_eq!(ledger(&world), before);
+    rebuild_everything(&world);
+    assert_eq!(ledger(&world), before);
 }
 
 #[test]
@@ -228,6 +243,8 @@ fn a_refused_fact_is_applied_when_a_person_accepts_it() {
 
     let before = ledger(&world);
     project_everything_again(&world);
+    assert_eq!(ledger(&world), before);
+    rebuild_everything(&world);
     assert_eq!(ledger(&world), before);
     assert_eq!(entries(&world), closed);
     world.assert_books_balance();
@@ -321,6 +338,35 @@ fn a_decision_on_its_way_is_not_undone_by_events_that_overtake_it() {
     world.wait_until_settled();
     assert_eq!(payment(&world), json!({"status": "paid", "captured": 10, "refunded": 0, "review": null}));
     assert_eq!(entries(&world), closed);
+    world.assert_books_balance();
+}
+
+#[test]
+fn a_refund_of_an_unknown_payment_is_explained_or_explains_itself() {
+    let world = World::new();
+    let (_ingress, _worker, sender) = open(&world);
+    let start = Utc::now() - TimeDelta::hours(1);
+    let ask = || store::quarantine_orphans(&mut world.database.connection(), Utc::now(), Utc::now()).unwrap();
+    sender.deliver(&told("refund.created", "r1", start, 0, 400));
+    world.wait_until_settled();
+    assert_eq!(ask(), 1);
+    let entry = |status: &str, by: Value| json!([{"reason": "unknown_payment", "status": status, "closed_by": by, "seen": 1, "decided": false}]);
+    // More about the refund tells nothing of the payment.
+    sender.deliver(&told("refund.updated", "r1", start, 10, 400));
+    world.wait_until_settled();
+    assert_eq!(entries(&world), entry("open", Value::Null));
+    let id = entry_id(&world);
+    let (code, said) = quarantine(&world, &["reject", &id, "--reason", REASON]);
+    assert!(code == 5 && said.contains("--as accept once that is explained"), "{code} {said}");
+    let (code, said) = release(&world, &id, "accept");
+    assert!(code == 0 && said.contains("nothing changes"), "{code} {said}");
+    assert_eq!(entries(&world), entry("released", json!("kim")));
+    assert_eq!(ask(), 0, "nobody is asked twice");
+
+    world.database.execute("UPDATE webhook.quarantine SET status = 'open', closed_at = NULL");
+    sender.deliver(&told("charge.succeeded", "a", start, -60, 1000));
+    world.wait_until_settled();
+    assert_eq!(entries(&world), entry("released", json!("system")));
     world.assert_books_balance();
 }
 

@@ -99,6 +99,7 @@ impl Run {
     /// Each difference as `subject table what`.
     pub fn differences(&self) -> BTreeSet<String> {
         let text = |difference: &Value, key: &str| difference[key].as_str().unwrap().to_owned();
+        assert!(self.report["differences"].is_array(), "{} {}", self.code, self.err);
         let told = self.report["differences"].as_array().unwrap().iter().map(|difference| {
             let subject = format!("{}:{}", text(difference, "subject_kind"), text(difference, "subject_id"));
             format!("{subject} {} {}", text(difference, "table"), text(difference, "what"))

@@ -48,7 +48,7 @@ enum Verb {
     KeepFirst,
     /// Of two deliveries that differ, the second one is projected too, and has the last word
     ApplySecond,
-    /// The refused fact of a contradiction is applied after all
+    /// The refused fact of a contradiction is applied after all; a refund without a payment is explained
     Accept,
     /// The event that could not be understood goes down the one road again
     Retry,
@@ -61,6 +61,8 @@ enum Choice {
     ApplySecond,
     Accept,
     Dismiss,
+    /// The refund is right, whatever the payment was.
+    Explained,
     Retry,
     LeaveOut,
 }
@@ -93,9 +95,13 @@ impl Release {
             (QuarantineKind::Mismatch, Verb::KeepFirst) => Some(Choice::KeepFirst),
             (QuarantineKind::Mismatch, Verb::ApplySecond) => Some(Choice::ApplySecond),
             (QuarantineKind::Contradiction, Verb::Accept) => Some(Choice::Accept),
+            (QuarantineKind::UnknownPayment, Verb::Accept) => Some(Choice::Explained),
             (QuarantineKind::Held, Verb::Retry) => Some(Choice::Retry),
             (QuarantineKind::Mismatch, Verb::Accept | Verb::Retry)
-            | (QuarantineKind::Contradiction, Verb::KeepFirst | Verb::ApplySecond | Verb::Retry)
+            | (
+                QuarantineKind::Contradiction | QuarantineKind::UnknownPayment,
+                Verb::KeepFirst | Verb::ApplySecond | Verb::Retry,
+            )
             | (QuarantineKind::Held, Verb::KeepFirst | Verb::ApplySecond | Verb::Accept) => None,
         })
     }
@@ -104,7 +110,7 @@ impl Release {
 impl Act {
     pub fn reject(self, context: &Context) -> Result<Exit, CtlError> {
         self.run(context, "quarantine.reject", |kind| match kind {
-            QuarantineKind::Mismatch => None,
+            QuarantineKind::Mismatch | QuarantineKind::UnknownPayment => None,
             QuarantineKind::Contradiction => Some(Choice::Dismiss),
             QuarantineKind::Held => Some(Choice::LeaveOut),
         })
@@ -140,6 +146,9 @@ fn fitting(kind: QuarantineKind) -> &'static str {
         QuarantineKind::Contradiction => {
             "it is about facts that contradict each other: release it --as accept, or reject it"
         }
+        QuarantineKind::UnknownPayment => {
+            "it is about a refund whose payment is unknown: release it --as accept once that is explained"
+        }
         QuarantineKind::Held => "it is about an event that cannot be understood: release it --as retry, or reject it",
     }
 }
@@ -157,6 +166,11 @@ impl Deciding<'_> {
             Choice::KeepFirst => {
                 self.close(connection, Closing::Released, "the first delivery counts, as before; nothing changes")
             }
+            Choice::Explained => self.close(
+                connection,
+                Closing::Released,
+                "the refund stands as it is, without a payment; nothing changes",
+            ),
             Choice::LeaveOut => {
                 let says = "the event stays quarantined for good, and out of the ledger";
                 self.close(connection, Closing::Rejected, says)

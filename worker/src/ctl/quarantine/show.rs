@@ -105,6 +105,7 @@ impl Report {
                 [diff, release("keep-first"), release("apply-second")].join("\n      ")
             }
             QuarantineKind::Contradiction => [release("accept"), reject].join("\n      "),
+            QuarantineKind::UnknownPayment => release("accept"),
             QuarantineKind::Held => [release("retry"), reject].join("\n      "),
         };
         format!("\n\nNEXT  {steps}")
