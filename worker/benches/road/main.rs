@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::baseline::Baseline;
-use crate::measure::{Offered, measure};
+use crate::measure::{Offered, measure, measure_intake};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::stage::Stage;
@@ -73,6 +73,7 @@ fn run(settings: &Settings) -> Result<Report, Failed> {
         for connections in settings.connections.iter().copied() {
             eprintln!("round {round}: {connections} connections");
             report.null.push(null::measure(connections, seconds.min(2.0))?);
+            report.intake.push(measure_intake(&stage, &format!("r{round}i{connections}"), connections, seconds)?);
             let point = measure(&stage, &format!("r{round}c{connections}"), Offered::full(connections), seconds)?;
             report.full.push(point);
         }

@@ -72,6 +72,35 @@ pub struct Point {
     pub an_event: Shares,
 }
 
+/// How many events are accepted while the workers rest: the intake alone, as pgbench is alone. Publishing goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Intake {
+    pub connections: u16,
+    pub accepted_per_second: f64,
+    pub answer: Latency,
+    pub while_sending: Shares,
+}
+
+pub fn measure_intake(stage: &Stage, prefix: &str, connections: u16, seconds: f64) -> Result<Intake, Failed> {
+    let requests = Arc::new(Requests::prepare(prefix, (MOST_PER_SECOND * seconds) as usize)?);
+    let mut connection = stage.connection()?;
+    stage::run(&mut connection, "CHECKPOINT")?;
+    stage.let_workers_rest(true)?;
+    let (before, started) = (stage.watched.used(), Instant::now());
+    let driven = driver::drive(stage.ingress, &requests, connections, Pace::Full, seconds);
+    let (sending, after) = (started.elapsed().as_secs_f64(), stage.watched.used());
+    stage.let_workers_rest(false)?;
+    let driven = driven?;
+    expect_all_accepted(&driven)?;
+    wait_until_projected(&mut connection)?;
+    Ok(Intake {
+        connections,
+        accepted_per_second: driven.sent.len() as f64 / driven.took.as_secs_f64(),
+        answer: Latency::of(driven.sent.iter().map(|sent| sent.answered_after.as_micros() as i64).collect()),
+        while_sending: after.since(&before, driven.cpu).per(sending),
+    })
+}
+
 /// Sends, waits until everything is in the ledger, and reads from the database when each row was committed.
 pub fn measure(stage: &Stage, prefix: &str, offered: Offered, seconds: f64) -> Result<Point, Failed> {
     let most = match offered.pace {

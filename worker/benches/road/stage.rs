@@ -104,6 +104,17 @@ impl Stage {
         Ok(())
     }
 
+    /// Lets the workers rest, or work again, without taking their connections away.
+    pub fn let_workers_rest(&self, rest: bool) -> Result<(), Failed> {
+        for worker in &self.workers {
+            let signal = if rest { "-STOP" } else { "-CONT" };
+            if !Command::new("kill").args([signal, &worker.0.id().to_string()]).status()?.success() {
+                return failed("a worker has ended; see its log");
+            }
+        }
+        Ok(())
+    }
+
     /// What `webhookctl ledger rebuild` says of itself.
     pub fn rebuild(&self) -> Result<serde_json::Value, Failed> {
         let output = Command::new(binary("webhookctl"))
