@@ -368,6 +368,7 @@ impl Report {
             "sealed_bytes": self.sealed_bytes,
             "accepted_per_second": accepted,
             "accepted_at_connections": best_connections,
+            "accept_ratio_whole_road": self.best(|point| point.accepted_per_second).1 / baseline,
             "ledger_per_second": road,
             "ledger_at_connections": road_connections,
             "pgbench_per_second": baseline,
