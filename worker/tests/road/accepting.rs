@@ -143,7 +143,7 @@ fn each_request_gets_the_documented_answer_and_leaves_the_documented_trace() {
 }
 
 #[test]
-fn fifty_identical_deliveries_at_once_are_one_event() {
+fn b17_fifty_identical_deliveries_at_once_are_one_event() {
     let world = World::new();
     let (ingress, _worker) = (world.ingress(), world.worker());
     let sender = Sender::to(&ingress);
@@ -167,7 +167,7 @@ fn fifty_identical_deliveries_at_once_are_one_event() {
 }
 
 #[test]
-fn test_mode_and_live_mode_never_meet() {
+fn b66_test_mode_and_live_mode_never_meet() {
     let world = World::new();
     let (ingress, _worker) = (world.ingress(), world.worker());
     let sender = Sender::to(&ingress);
