@@ -30,7 +30,7 @@ pub(crate) fn decode(loaded: &Loaded, sealer: &Sealer) -> Decoded {
                     let key = SubjectKey {
                         provider: event.provider.as_str(),
                         account_key: event.account_key.clone(),
-                        environment: environment(loaded),
+                        environment: Environment::stored(&loaded.environment),
                         subject: fact.subject.clone(),
                     };
                     let external_event_id = event.external_event_id.clone();
@@ -53,10 +53,6 @@ fn decided_facts(event: &StoredEvent) -> Result<Vec<Fact>, Decoded> {
             Decoded::Failed(Failure { class, code, message: error.to_string() })
         }
     })
-}
-
-fn environment(loaded: &Loaded) -> Environment {
-    if loaded.environment == Environment::Sandbox.as_str() { Environment::Sandbox } else { Environment::Production }
 }
 
 fn open(loaded: &Loaded, sealer: &Sealer) -> Result<StoredEvent, Failure> {

@@ -153,6 +153,6 @@ pub(crate) fn bury_unreadable(pool: &Pool, lane: Lane) -> Result<(), DatabaseAwa
     };
     log::warn!("lane {}: unreadable message buried", lane.as_str());
     store::get(pool)
-        .and_then(|mut connection| store::bury_message(&mut connection, Utc::now(), None, &letter))
+        .and_then(|mut connection| store::bury(&mut connection, Utc::now(), None, &letter))
         .map_err(|_| DatabaseAway)
 }

@@ -127,7 +127,7 @@ impl Projector {
                 message: format!("the message names event {id}, which the inbox does not have"),
                 worker_version: VERSION,
             };
-            store::bury_message(connection, Utc::now(), Some(*id), &letter)?;
+            store::bury(connection, Utc::now(), Some(*id), &letter)?;
         }
         Ok(())
     }

@@ -79,6 +79,11 @@ impl Environment {
         }
     }
 
+    /// Reads what [`Environment::as_str`] writes; the database holds nothing else.
+    pub fn stored(text: &str) -> Self {
+        if text == Environment::Sandbox.as_str() { Environment::Sandbox } else { Environment::Production }
+    }
+
     /// The account key under which events and ledger rows of this environment are kept: `acct_1` or `acct_1:sandbox`.
     pub fn account_key(self, account: &str) -> String {
         match self {

@@ -139,7 +139,17 @@ pub(super) fn transition(now: PaymentStatus, step: PaymentStep) -> Transition<Pa
     use PaymentStep as P;
     use Transition::{Review, Same, To};
     match (now, step) {
-        (_, P::Noted) => Same,
+        (
+            S::Pending
+            | S::Authorized
+            | S::Paid
+            | S::PartiallyRefunded
+            | S::Refunded
+            | S::Failed
+            | S::Canceled
+            | S::Expired,
+            P::Noted,
+        ) => Same,
 
         (S::Pending, P::Pending) => Same,
         (S::Pending, P::Failed) => To(S::Failed),

@@ -200,8 +200,30 @@ pub(super) fn transition(now: SubscriptionStatus, step: SubscriptionStep) -> Tra
     use Transition::{Review, Same, To};
     let becomes = |told| if told == now { Same } else { To(told) };
     match (now, step) {
-        (_, P::Noted) => Same,
-        (_, P::Bought(told)) => becomes(told),
+        (
+            S::Incomplete
+            | S::Trialing
+            | S::Active
+            | S::InGrace
+            | S::PastDue
+            | S::Paused
+            | S::Canceled
+            | S::Expired
+            | S::Revoked,
+            P::Noted,
+        ) => Same,
+        (
+            S::Incomplete
+            | S::Trialing
+            | S::Active
+            | S::InGrace
+            | S::PastDue
+            | S::Paused
+            | S::Canceled
+            | S::Expired
+            | S::Revoked,
+            P::Bought(told),
+        ) => becomes(told),
 
         (S::Expired | S::Revoked, P::Paid) => Review("paid_after_ended"),
         (S::Expired | S::Revoked, P::PaymentFailed | P::RanOut) => Same,

@@ -18,8 +18,9 @@ pub struct NewDeadLetter {
     pub worker_version: &'static str,
 }
 
-/// Writes the dead letter of an event, or reopens it when it failed again after a redrive.
-pub(super) fn bury(
+/// Writes the dead letter of an event, or reopens it when it failed again after a redrive. A message that names no event
+/// gets one too: it shall not be lost without a trace.
+pub fn bury(
     connection: &mut PgConnection,
     now: Time,
     event: Option<Uuid>,
@@ -54,16 +55,6 @@ pub(super) fn bury(
     ];
     Sql::new(INSERT, &binds).run(connection)?;
     Ok(())
-}
-
-/// Keeps a message that cannot be read, or that names an event we do not have, so that it is not lost without a trace.
-pub fn bury_message(
-    connection: &mut PgConnection,
-    now: Time,
-    event: Option<Uuid>,
-    letter: &NewDeadLetter,
-) -> Result<(), StoreError> {
-    bury(connection, now, event, letter)
 }
 
 /// A dead letter as people look at it.

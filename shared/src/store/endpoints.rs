@@ -263,11 +263,7 @@ fn endpoint(row: EndpointRow, provider: Provider, keys: Vec<SigningKey>, has_unr
         provider,
         account: row.account,
         other_accounts: row.other_accounts,
-        environment: if row.environment == Environment::Sandbox.as_str() {
-            Environment::Sandbox
-        } else {
-            Environment::Production
-        },
+        environment: Environment::stored(&row.environment),
         active: row.active,
         tolerance: row.tolerance_seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs),
         mismatch_status: u16::try_from(row.mismatch_status).unwrap_or(409),

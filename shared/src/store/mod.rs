@@ -28,9 +28,7 @@ pub use diesel::PgConnection;
 
 pub use audit::{Audit, AuditRow, audit_of, list_audit, record_audit};
 pub use books::{Books, Finding, Waits, books, inspect_laws, take_time, waits};
-pub use dead_letters::{
-    DeadLetter, NewDeadLetter, bury_message, discard, find_dead_letter, list_dead_letters, redrive,
-};
+pub use dead_letters::{DeadLetter, NewDeadLetter, bury, discard, find_dead_letter, list_dead_letters, redrive};
 pub use endpoints::{
     EndpointRow, EndpointStoreError, KeyRow, NewEndpoint, add_endpoint, add_key, list_endpoints, list_keys,
     load_key_ring, revision,
